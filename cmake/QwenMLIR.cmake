@@ -1,0 +1,37 @@
+# Finds MLIR and sets up what an out-of-tree MLIR project needs.
+find_package(MLIR ${QWEN_LLVM_MAJOR} REQUIRED CONFIG
+             HINTS /usr/lib/llvm-${QWEN_LLVM_MAJOR}/lib/cmake/mlir)
+message(STATUS "MLIR ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
+list(APPEND CMAKE_MODULE_PATH "${MLIR_CMAKE_DIR}" "${LLVM_CMAKE_DIR}")
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+
+include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+include_directories("${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+# LLVM_DEFINITIONS is one space-separated string; unsplit it makes a broken -D.
+separate_arguments(_llvm_defs NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+add_definitions(${_llvm_defs})
+
+# qwen_mlir_library(NAME SOURCES ... DEPENDS ... LINK ...): a compiler library,
+# linked against the LLVM and MLIR shared libraries, without exceptions like
+# LLVM itself.
+function(qwen_mlir_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+  target_compile_options(${name} PRIVATE -fno-exceptions)
+  target_link_libraries(${name} PUBLIC ${ARG_LINK} MLIR LLVM)
+  qwen_warnings(${name})
+endfunction()
+
+# qwen_mlir_tool(NAME SOURCES ... LINK ...)
+function(qwen_mlir_tool name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_compile_options(${name} PRIVATE -fno-exceptions)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
+  qwen_warnings(${name})
+endfunction()

@@ -1,0 +1,21 @@
+//===- Kernels.h - Argument structs of all kernels -------------*- C++ -*-===//
+//
+// The contract of compiler and runtime about kernels: one struct a kernel,
+// generated from dialects/Kernel/KernelOps.td, where each kernel's meaning is
+// written down, and the macro QWEN_KERNELS(K) that lists them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_PLAN_KERNELS_H
+#define QWEN_PLAN_KERNELS_H
+
+#include "qwen/Plan/Buffer.h"
+
+#include <string>
+#include <vector>
+
+namespace qwen {
+#include "qwen/Plan/KernelArgs.h.inc"
+} // namespace qwen
+
+#endif // QWEN_PLAN_KERNELS_H

@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Writes the golden files of this folder: what transformers computes for two tiny models and one ragged pack.
+
+usage: make_golden.py [--models-dir DIR] [--out DIR]      (packages: tools/requirements-golden.txt)
+
+README.md beside this file says what each file holds. Nothing is written for a model on which transformers and the
+float64 reference (reference.py) disagree by more than float32 rounding explains.
+"""
+
+import argparse
+import copy
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import save_file
+from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5Config, Qwen3_5TextConfig
+from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM, Qwen3_5VisionModel
+
+import reference
+
+LENGTHS = [37, 5, 70]  # the last one crosses a chunk of 64
+FLOAT32_EPSILON = 2.0**-23
+
+
+@dataclass
+class Hyper:
+    """The optimiser's settings; they travel in the metadata of adamw_f32.safetensors."""
+
+    steps: int = 10
+    learning_rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+    max_norm: float = 1.0
+
+
+@dataclass
+class Case:
+    """One golden model: its configs, its bf16-representable weights and its pack of documents."""
+
+    name: str
+    raw: dict
+    text: Qwen3_5TextConfig
+    weights: dict
+    documents: list
+
+    @property
+    def multimodal(self):
+        return self.raw["model_type"] == "qwen3_5"
+
+    @property
+    def supervised(self):
+        return sum(int((labels != -100).sum()) for _, labels in self.documents)
+
+    def on_disk(self, name):
+        """The name in the checkpoint of a parameter named as in a text-only model."""
+        return name.replace("model.", "model.language_model.", 1) if self.multimodal else name
+
+
+def draw(name, shape, generator):
+    """Random weights that leave no convention untested: no norm is near its neutral value, decays span 100x."""
+    normal = torch.randn(shape, generator=generator)
+    uniform = torch.rand(shape, generator=generator)
+    if name.endswith("linear_attn.A_log"):
+        weight = torch.log(0.02 * 100**uniform)
+    elif name.endswith("linear_attn.dt_bias"):
+        weight = normal
+    elif name.endswith("linear_attn.norm.weight"):
+        weight = 1 + 0.25 * normal
+    elif len(shape) == 1:
+        weight = 0.25 * normal
+    elif name.endswith("conv1d.weight"):
+        weight = 0.5 * normal
+    else:
+        weight = shape[-1] ** -0.5 * normal
+    return weight.bfloat16().float()
+
+
+def draw_documents(vocabulary, generator):
+    """Documents (tokens, labels); labels are shifted, and a span of each of the long documents is not supervised."""
+    documents = []
+    for length in LENGTHS:
+        tokens = torch.randint(0, vocabulary, (length,), generator=generator)
+        labels = torch.cat([tokens[1:], torch.tensor([-100])])
+        documents.append((tokens, labels))
+    documents[0][1][:10] = -100
+    documents[2][1][20:31] = -100
+    return documents
+
+
+def build_case(path, seed):
+    raw = json.loads(path.read_text())
+    if raw["model_type"] == "qwen3_5":
+        text = Qwen3_5Config.from_dict(copy.deepcopy(raw)).text_config
+    else:
+        text = Qwen3_5TextConfig.from_dict(copy.deepcopy(raw))
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {name: p.shape for name, p in Qwen3_5ForCausalLM(text).named_parameters()}
+    weights = {name: draw(name, shape, generator) for name, shape in shapes.items()}
+    return Case(path.stem, raw, text, weights, draw_documents(text.vocab_size, generator))
+
+
+def build_model(case, dtype, attention):
+    config = copy.deepcopy(case.text)
+    config._attn_implementation = attention
+    model = Qwen3_5ForCausalLM(config)
+    missing, unexpected = model.load_state_dict(case.weights, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    return model.to(dtype).train()
+
+
+def forward(model, tokens):
+    return model(input_ids=tokens[None], use_cache=False).logits[0].float()
+
+
+def negative_log_likelihood(logits, labels):
+    return F.cross_entropy(logits, labels, ignore_index=-100, reduction="none")
+
+
+def evaluate(case, model):
+    """Logits, per-token nll, loss and gradients, one document at a time; gradients are summed in float32."""
+    gradients = {name: torch.zeros(p.shape) for name, p in model.named_parameters()}
+    logits, nll = [], []
+    for tokens, labels in case.documents:
+        model.zero_grad()
+        out = forward(model, tokens)
+        each = negative_log_likelihood(out, labels)
+        (each.sum() / case.supervised).backward()
+        for name, p in model.named_parameters():
+            gradients[name] += p.grad.float()
+        logits.append(out.detach())
+        nll.append(each.detach())
+    nll = torch.cat(nll)
+    return {"logits": torch.cat(logits), "nll": nll, "loss": nll.sum() / case.supervised, "gradients": gradients}
+
+
+def train(case, hyper):
+    """The same batch hyper.steps times with torch's AdamW and clipping; loss and norm are those before each update."""
+    model = build_model(case, torch.float32, "eager")
+    matrices = [p for p in model.parameters() if reference.decays(p)]
+    vectors = [p for p in model.parameters() if not reference.decays(p)]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": hyper.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        lr=hyper.learning_rate, betas=(hyper.beta1, hyper.beta2), eps=hyper.epsilon, foreach=False,
+    )
+    losses, norms = [], []
+    for _ in range(hyper.steps):
+        optimizer.zero_grad()
+        loss = sum(
+            negative_log_likelihood(forward(model, tokens), labels).sum() for tokens, labels in case.documents
+        ) / case.supervised
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), hyper.max_norm))
+        optimizer.step()
+        losses.append(loss.detach())
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    return weights, torch.stack(losses), torch.stack(norms)
+
+
+def relative_error(got, want):
+    """Frobenius norm of the difference over that of the wanted tensor."""
+    want = want.double()
+    return ((got.double() - want).norm() / want.norm()).float()
+
+
+def errors(got, want, prefix, rename=lambda name: name):
+    """prefix + name -> relative error, for tensors by name."""
+    return {prefix + rename(name): relative_error(got[name], want[name]) for name in want}
+
+
+def check(found, bound, what):
+    worst = max(found, key=found.get)
+    print(f"  {what}: largest relative error {found[worst]:.2e} ({worst}), bound {bound:.2e}")
+    if not found[worst] <= bound:
+        raise SystemExit(f"error: {what}: {worst} differs by {found[worst]:.2e}, more than {bound:.2e}")
+
+
+def save(path, tensors, **metadata):
+    metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    tensors = {name: t.detach().contiguous().clone() for name, t in sorted(tensors.items())}
+    save_file(tensors, path, metadata=versions | metadata)
+
+
+def save_text_checkpoint(case, folder):
+    build_model(case, torch.float32, "eager").save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+def save_multimodal_checkpoint(case, folder, generator):
+    """As Qwen 3.5 is published: two shards and an index, bf16 but for A_log and the gated norm, vision and MTP inside."""
+    folder.mkdir(parents=True, exist_ok=True)
+    published_float32 = ("linear_attn.A_log", "linear_attn.norm.weight")
+    tensors = {}
+    for name, weight in case.weights.items():
+        tensors[case.on_disk(name)] = weight if name.endswith(published_float32) else weight.bfloat16()
+    vision = Qwen3_5VisionModel(Qwen3_5Config.from_dict(copy.deepcopy(case.raw)).vision_config)
+    extra = {"model.visual." + name: p.shape for name, p in vision.named_parameters()}
+    hidden = case.text.hidden_size
+    extra |= {"mtp.norm.weight": (hidden,), "mtp.fc.weight": (2, 2 * hidden)}
+    tensors |= {name: torch.randn(shape, generator=generator).bfloat16() for name, shape in extra.items()}
+
+    sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
+    total, weight_map, seen = sum(sizes.values()), {}, 0
+    for name in sorted(tensors):
+        weight_map[name] = f"model-0000{1 + (2 * seen >= total)}-of-00002.safetensors"
+        seen += sizes[name]
+    for shard in sorted(set(weight_map.values())):
+        part = {name: tensors[name].contiguous() for name in sorted(tensors) if weight_map[name] == shard}
+        save_file(part, folder / shard, metadata={"format": "pt"})
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+    (folder / "config.json").write_text(json.dumps(case.raw, indent=2) + "\n")
+
+
+def check_checkpoint(case, folder):
+    """What from_pretrained reads back is what was evaluated."""
+    model, info = Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    assert not info["missing_keys"] and not info["mismatched_keys"], info
+    for name, p in model.named_parameters():
+        assert torch.equal(p, case.weights[name]), name
+
+
+def save_inputs(case, path):
+    tokens = torch.cat([tokens for tokens, _ in case.documents]).int()
+    labels = torch.cat([labels for _, labels in case.documents]).int()
+    positions = torch.cat([torch.arange(length) for length in LENGTHS]).int()
+    boundaries = torch.tensor([0] + LENGTHS).cumsum(0).int()
+    save(path, {"tokens": tokens, "labels": labels, "positions": positions, "cu_seqlens": boundaries})
+
+
+def save_float32(case, folder, truth):
+    eager = evaluate(case, build_model(case, torch.float32, "eager"))
+    sdpa = evaluate(case, build_model(case, torch.float32, "sdpa"))
+    # Rounding enters once per operation; a path through the network has a few dozen of them per layer.
+    bound = 64 * len(case.text.layer_types) * FLOAT32_EPSILON
+    forward_errors = errors(eager, {"logits": truth["logits"], "loss": truth["loss"]}, "error.")
+    check(forward_errors, bound, "float32 forward")
+    gradient_errors = errors(eager["gradients"], truth["gradients"], "error.gradient.", case.on_disk)
+    check(gradient_errors, bound, "float32 gradients")
+    check(errors(sdpa["gradients"], truth["gradients"], ""), bound, "float32 gradients, sdpa")
+    nll_error = {"error.nll": relative_error(eager["nll"], truth["nll"])}
+    tensors = {"logits": eager["logits"], "nll": eager["nll"], "loss": eager["loss"]}
+    save(folder / "expected_f32.safetensors", tensors | forward_errors | nll_error, supervised=case.supervised)
+    gradients = {"gradient." + case.on_disk(name): g for name, g in eager["gradients"].items()}
+    save(folder / "gradients_f32.safetensors", gradients | gradient_errors)
+
+
+def save_bfloat16(case, folder, truth):
+    """transformers' own bf16 error: the root mean square over its two attention implementations."""
+    squares = {}
+    for attention in ("eager", "sdpa"):
+        got = evaluate(case, build_model(case, torch.bfloat16, attention))
+        found = errors(got, {key: truth[key] for key in ("logits", "nll", "loss")}, "error.")
+        found |= errors(got["gradients"], truth["gradients"], "error.gradient.", case.on_disk)
+        flat = lambda gradients: torch.cat([gradients[name].double().flatten() for name in case.weights])
+        found["error.gradient"] = relative_error(flat(got["gradients"]), flat(truth["gradients"]))
+        for name, error in found.items():
+            squares.setdefault(name, []).append(error.square())
+    rms = {name: torch.stack(values).mean().sqrt() for name, values in squares.items()}
+    print(f"  bf16: logits {rms['error.logits']:.2e}, all gradients {rms['error.gradient']:.2e}")
+    save(folder / "expected_bf16.safetensors", rms)
+
+
+def save_adamw(case, folder, hyper):
+    weights, losses, norms = train(case, hyper)
+    true_weights, true_losses, true_norms = reference.adamw(case.text, case.weights, case.documents, hyper)
+    updates = {name: w.double() - case.weights[name].double() for name, w in weights.items()}
+    true_updates = {name: w - case.weights[name].double() for name, w in true_weights.items()}
+    update_errors = errors(updates, true_updates, "error.update.", case.on_disk)
+    print("  loss", [f"{x:.3f}" for x in losses.tolist()], "norm", [f"{x:.2f}" for x in norms.tolist()])
+    # A gradient element that is nothing but rounding has a random sign, and Adam moves its weight a full step.
+    check(update_errors, 2e-3, "float32 updates")
+    others = {"error.loss": relative_error(losses, true_losses), "error.norm": relative_error(norms, true_norms)}
+    tensors = {"weight." + case.on_disk(name): w for name, w in weights.items()}
+    tensors |= {"loss": losses, "gradient_norm": norms} | update_errors | others
+    save(folder / "adamw_f32.safetensors", tensors, **vars(hyper))
+
+
+def make(path, out, seed):
+    case = build_case(path, seed)
+    print(f"{case.name}: {sum(w.numel() for w in case.weights.values())} parameters")
+    folder = out / case.name
+    shutil.rmtree(folder, ignore_errors=True)
+    checkpoint = folder / "checkpoint"
+    if case.multimodal:
+        save_multimodal_checkpoint(case, checkpoint, torch.Generator().manual_seed(seed + 1))
+    else:
+        save_text_checkpoint(case, checkpoint)
+    check_checkpoint(case, checkpoint)
+    save_inputs(case, folder / "inputs.safetensors")
+    loss, gradients, logits = reference.loss_and_gradients(case.text, case.weights, case.documents)
+    nll = negative_log_likelihood(logits, torch.cat([labels for _, labels in case.documents]))
+    truth = {"logits": logits, "nll": nll, "loss": loss, "gradients": gradients}
+    save_float32(case, folder, truth)
+    save_bfloat16(case, folder, truth)
+    save_adamw(case, folder, Hyper())
+
+
+def main():
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--configs", type=Path, default=here.parent.parent / "models" / "configs")
+    parser.add_argument("--out", type=Path, default=here)
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # one order of sums, so that a second run writes the same bytes
+    for seed, name in enumerate(["tiny-tied-1to1", "tiny-untied-1to3"], start=20260214):
+        make(options.configs / f"{name}.json", options.out, seed)
+
+
+if __name__ == "__main__":
+    main()
