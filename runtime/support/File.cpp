@@ -1,0 +1,165 @@
+//===- File.cpp - Reading and writing whole files -------------------------===//
+
+#include "runtime/support/File.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+using namespace qwen;
+
+std::string qwen::systemError(int errorNumber) {
+  return std::generic_category().message(errorNumber);
+}
+
+Status qwen::systemStatus(std::string_view action, const std::string &path,
+                          int errorNumber) {
+  StatusCode code = StatusCode::IoError;
+  if (errorNumber == ENOENT)
+    code = StatusCode::NotFound;
+  if (errorNumber == ENOSPC || errorNumber == EDQUOT || errorNumber == ENOMEM)
+    code = StatusCode::ResourceExhausted;
+  return makeError(code, "cannot {} '{}': {}", action, path,
+                   systemError(errorNumber));
+}
+
+StatusOr<MappedFile> MappedFile::open(const std::string &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    return systemStatus("open", path, errno);
+  struct stat info{};
+  if (::fstat(descriptor, &info) != 0) {
+    Status status = systemStatus("inspect", path, errno);
+    ::close(descriptor);
+    return status;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(descriptor);
+    return invalidArgument("'{}' is not a regular file", path);
+  }
+  MappedFile file;
+  file.name = path;
+  file.length = static_cast<size_t>(info.st_size);
+  // An empty file cannot be mapped; its empty content needs no mapping.
+  if (file.length > 0) {
+    void *address =
+        ::mmap(nullptr, file.length, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (address == MAP_FAILED) {
+      Status status = systemStatus("map", path, errno);
+      ::close(descriptor);
+      return status;
+    }
+    file.begin = static_cast<const std::byte *>(address);
+  }
+  ::close(descriptor);
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile &&other) noexcept
+    : begin(std::exchange(other.begin, nullptr)),
+      length(std::exchange(other.length, 0)), name(std::move(other.name)) {}
+
+MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
+  if (this != &other) {
+    unmap();
+    begin = std::exchange(other.begin, nullptr);
+    length = std::exchange(other.length, 0);
+    name = std::move(other.name);
+  }
+  return *this;
+}
+
+MappedFile::~MappedFile() { unmap(); }
+
+void MappedFile::unmap() {
+  if (begin)
+    ::munmap(const_cast<std::byte *>(begin), length);
+  begin = nullptr;
+}
+
+StatusOr<OutputFile> OutputFile::open(const std::string &path, int flags) {
+  OutputFile file;
+  file.name = path;
+  file.descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+  if (file.descriptor < 0)
+    return systemStatus("create", path, errno);
+  return file;
+}
+
+StatusOr<OutputFile> OutputFile::create(const std::string &path) {
+  return open(path, O_TRUNC);
+}
+
+StatusOr<OutputFile> OutputFile::append(const std::string &path) {
+  return open(path, O_APPEND);
+}
+
+OutputFile::OutputFile(OutputFile &&other) noexcept
+    : descriptor(std::exchange(other.descriptor, -1)),
+      name(std::move(other.name)) {}
+
+OutputFile &OutputFile::operator=(OutputFile &&other) noexcept {
+  if (this != &other) {
+    if (descriptor >= 0)
+      ::close(descriptor);
+    descriptor = std::exchange(other.descriptor, -1);
+    name = std::move(other.name);
+  }
+  return *this;
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+Status OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return systemStatus("write", name, errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return okStatus();
+}
+
+Status OutputFile::write(std::string_view text) {
+  return write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+Status OutputFile::close() {
+  int closing = std::exchange(descriptor, -1);
+  // EINVAL: a pipe or device that has nothing to synchronise.
+  if (::fsync(closing) != 0 && errno != EINVAL) {
+    Status status = systemStatus("sync", name, errno);
+    ::close(closing);
+    return status;
+  }
+  if (::close(closing) != 0)
+    return systemStatus("close", name, errno);
+  return okStatus();
+}
+
+StatusOr<std::string> qwen::readTextFile(const std::string &path,
+                                         size_t maxBytes) {
+  QWEN_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > maxBytes)
+    return invalidArgument("'{}' has {} bytes, at most {} are expected", path,
+                           file.bytes().size(), maxBytes);
+  return std::string(reinterpret_cast<const char *>(file.bytes().data()),
+                     file.bytes().size());
+}
+
+Status qwen::copyFile(const std::string &from, const std::string &to) {
+  QWEN_ASSIGN_OR_RETURN(MappedFile source, MappedFile::open(from));
+  QWEN_ASSIGN_OR_RETURN(OutputFile target, OutputFile::create(to));
+  QWEN_RETURN_IF_ERROR(target.write(source.bytes()));
+  return target.close();
+}
