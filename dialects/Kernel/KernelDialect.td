@@ -17,6 +17,7 @@ def Kernel_Dialect : Dialect {
   let name = "kernel";
   let cppNamespace = "::qwen::kernel";
   let summary = "One op is one kernel call on buffers";
+  let useDefaultAttributePrinterParser = 1;
   let description = [{
     The vocabulary after the `lowering` stage. Operands are memrefs (any
     strides; the innermost dimension has stride 1), attributes are compile-time
