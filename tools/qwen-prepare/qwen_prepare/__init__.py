@@ -1,0 +1,1 @@
+"""Turns chats and plain text into the token files that qwenrun reads."""
