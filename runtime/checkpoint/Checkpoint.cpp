@@ -1,0 +1,322 @@
+//===- Checkpoint.cpp - Opening and loading checkpoint folders ------------===//
+
+#include "runtime/checkpoint/Checkpoint.h"
+
+#include "runtime/checkpoint/Cast.h"
+#include "runtime/support/Json.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/ranges.h>
+#include <map>
+#include <set>
+
+using namespace qwen;
+namespace fs = std::filesystem;
+
+std::string qwen::listFirst(std::span<const std::string> names, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += (i ? ", " : "") + printable(names[i]);
+  if (names.size() > most)
+    text += fmt::format(" and {} more", names.size() - most);
+  return text;
+}
+
+/// One line out of several findings.
+static Status reportAll(const std::string &where, std::string_view what,
+                        std::vector<std::string> problems) {
+  constexpr size_t most = 8;
+  size_t count = problems.size();
+  if (count > most)
+    problems.resize(most);
+  std::string rest =
+      count > most ? fmt::format("; and {} more", count - most) : "";
+  return dataLoss("{}: {} {}{}: {}{}", where, count, what,
+                  count == 1 ? "" : "s", fmt::join(problems, "; "), rest);
+}
+
+static bool exists(const std::string &path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+StatusOr<Checkpoint> Checkpoint::open(const std::string &directory,
+                                      const std::string &stem) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error))
+    return makeError(StatusCode::NotFound, "no checkpoint folder '{}'",
+                     directory);
+  Checkpoint checkpoint;
+  checkpoint.folder = directory;
+  std::string single = fmt::format("{}.safetensors", stem);
+  std::string indexPath = fmt::format("{}/{}.index.json", directory, single);
+  bool hasSingle = exists(directory + "/" + single);
+  bool hasIndex = exists(indexPath);
+  if (hasSingle && hasIndex)
+    return dataLoss("'{}' has both {} and {}.index.json: which one is meant?",
+                    directory, single, single);
+  if (hasIndex) {
+    if (Status status = checkpoint.openShards(indexPath); !status.ok())
+      return status;
+    return checkpoint;
+  }
+  if (!hasSingle)
+    return makeError(StatusCode::NotFound,
+                     "'{}' has neither {} nor {}.index.json", directory, single,
+                     single);
+  QWEN_ASSIGN_OR_RETURN(SafetensorsFile file,
+                        SafetensorsFile::open(directory + "/" + single));
+  checkpoint.parts.push_back({single, std::move(file)});
+  return checkpoint;
+}
+
+/// The weight_map of an index: tensor name to file name.
+static StatusOr<std::map<std::string, std::string>>
+readWeightMap(const Json &index, const std::string &indexPath) {
+  auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object())
+    return dataLoss("'{}': no weight_map", indexPath);
+  std::map<std::string, std::string> files;
+  for (auto &[name, value] : map->items()) {
+    std::string file = value.is_string() ? value.get<std::string>() : "";
+    // A name with a folder could reach outside the checkpoint.
+    if (file.empty() || file[0] == '.' || file.find('/') != file.npos)
+      return dataLoss("'{}': tensor '{}' is not mapped to a plain file name",
+                      indexPath, printable(name));
+    files[name] = file;
+  }
+  if (files.empty())
+    return dataLoss("'{}': weight_map is empty", indexPath);
+  return files;
+}
+
+/// Findings where index and shards disagree.
+static std::vector<std::string>
+compareWithIndex(const std::map<std::string, std::string> &weightMap,
+                 const std::vector<Checkpoint::Shard> &shards,
+                 const std::set<std::string> &unreadable,
+                 std::optional<int64_t> totalSize) {
+  std::vector<std::string> problems;
+  std::map<std::string, std::string> found;
+  int64_t bytes = 0;
+  for (const Checkpoint::Shard &shard : shards)
+    for (const StoredTensor &tensor : shard.file.tensors()) {
+      bytes += static_cast<int64_t>(tensor.data.size());
+      std::string shown = printable(tensor.name);
+      auto [place, isNew] = found.try_emplace(tensor.name, shard.fileName);
+      if (!isNew)
+        problems.push_back(fmt::format("'{}' is in {} and in {}", shown,
+                                       place->second, shard.fileName));
+      else if (!weightMap.count(tensor.name))
+        problems.push_back(fmt::format("'{}' of {} is not in the index", shown,
+                                       shard.fileName));
+    }
+  for (auto &[name, file] : weightMap) {
+    if (unreadable.count(file))
+      continue;
+    auto place = found.find(name);
+    if (place == found.end())
+      problems.push_back(fmt::format("'{}' is not in {} as the index says",
+                                     printable(name), file));
+    else if (place->second != file)
+      problems.push_back(fmt::format("'{}' is in {}, the index says {}",
+                                     printable(name), place->second, file));
+  }
+  if (unreadable.empty() && totalSize && *totalSize != bytes)
+    problems.push_back(fmt::format("total_size of the index is {}, the tensors "
+                                   "have {} bytes",
+                                   *totalSize, bytes));
+  return problems;
+}
+
+Status Checkpoint::openShards(const std::string &indexPath) {
+  QWEN_ASSIGN_OR_RETURN(index, readTextFile(indexPath, size_t(256) << 20));
+  QWEN_ASSIGN_OR_RETURN(Json json, parseJsonObject(index, "index"));
+  QWEN_ASSIGN_OR_RETURN(auto weightMap, readWeightMap(json, indexPath));
+  std::set<std::string> files, unreadable;
+  for (auto &[name, file] : weightMap)
+    files.insert(file);
+  std::vector<std::string> problems;
+  for (const std::string &name : files) {
+    auto file = SafetensorsFile::open(folder + "/" + name);
+    if (file.ok()) {
+      parts.push_back({name, std::move(file).value()});
+    } else {
+      problems.push_back(file.status().message());
+      unreadable.insert(name);
+    }
+  }
+  std::optional<int64_t> totalSize;
+  if (auto metadata = json.find("metadata");
+      metadata != json.end() && metadata->is_object())
+    if (auto size = metadata->find("total_size"); size != metadata->end())
+      totalSize = jsonCount(*size);
+  for (std::string &problem :
+       compareWithIndex(weightMap, parts, unreadable, totalSize))
+    problems.push_back(std::move(problem));
+  if (!problems.empty())
+    return reportAll(fmt::format("'{}'", indexPath), "mismatch",
+                     std::move(problems));
+  return okStatus();
+}
+
+const StoredTensor *Checkpoint::find(const std::string &name) const {
+  for (const Shard &shard : parts)
+    if (const StoredTensor *tensor = shard.file.find(name))
+      return tensor;
+  return nullptr;
+}
+
+bool qwen::isCarriedTensor(const std::string &name,
+                           std::span<const std::string> extraPrefixes) {
+  for (const char *prefix : {"mtp.", "model.mtp.", "visual.", "model.visual."})
+    if (name.starts_with(prefix))
+      return true;
+  return std::any_of(extraPrefixes.begin(), extraPrefixes.end(),
+                     [&](auto &prefix) { return name.starts_with(prefix); });
+}
+
+namespace {
+/// Findings of a load, by kind.
+struct LoadProblems {
+  std::vector<std::string> missing, wrongShape, wrongType, notFinite, extra;
+
+  std::vector<std::string> lines() const {
+    std::vector<std::string> out;
+    auto add = [&](const char *kind, const std::vector<std::string> &names) {
+      if (!names.empty())
+        out.push_back(
+            fmt::format("{} {} ({})", names.size(), kind, listFirst(names)));
+    };
+    add("missing", missing);
+    add("of wrong shape", wrongShape);
+    add("of wrong type", wrongType);
+    add("with NaN or infinity", notFinite);
+    add("not in the plan", extra);
+    return out;
+  }
+};
+} // namespace
+
+/// True where a file tensor has a NaN or an infinity.
+static bool hasNonFinite(const StoredTensor &tensor) {
+  // Checked as what it is on disk: a cast may overflow only later.
+  Buffer view;
+  view.rank = 1;
+  view.strides[0] = 1;
+  std::vector<float> widened;
+  if (tensor.dtype == FileDType::F16) {
+    widened.resize(tensor.data.size() / 2);
+    view.data = widened.data();
+    view.shape[0] = int64_t(widened.size());
+    loadElements(tensor.dtype, tensor.data, view);
+    return firstNonFinite(view) >= 0;
+  }
+  view.dtype = tensor.dtype == FileDType::F64    ? DType::F64
+               : tensor.dtype == FileDType::BF16 ? DType::BF16
+                                                 : DType::F32;
+  view.shape[0] = int64_t(tensor.data.size()) / dtypeBytes(view.dtype);
+  view.data = const_cast<std::byte *>(tensor.data.data());
+  return firstNonFinite(view) >= 0;
+}
+
+/// Compares what the plan wants with what the checkpoint has.
+static LoadProblems findProblems(const Checkpoint &checkpoint,
+                                 std::span<const ParameterView> parameters,
+                                 std::span<const std::string> carryPrefixes) {
+  LoadProblems problems;
+  std::set<std::string> wanted;
+  for (const ParameterView &parameter : parameters) {
+    wanted.insert(parameter.name);
+    const StoredTensor *tensor = checkpoint.find(parameter.name);
+    if (!tensor)
+      problems.missing.push_back(parameter.name);
+    else if (tensor->shape != parameter.shape)
+      problems.wrongShape.push_back(fmt::format(
+          "{}: plan [{}], file [{}]", parameter.name,
+          fmt::join(parameter.shape, ", "), fmt::join(tensor->shape, ", ")));
+    else if (!isWeightDType(tensor->dtype))
+      problems.wrongType.push_back(
+          fmt::format("{}: F64, F32, BF16 or F16 expected, file {}",
+                      parameter.name, fileDTypeName(tensor->dtype)));
+    else if (hasNonFinite(*tensor))
+      problems.notFinite.push_back(parameter.name);
+  }
+  for (const Checkpoint::Shard &shard : checkpoint.shards())
+    for (const StoredTensor &tensor : shard.file.tensors())
+      if (!wanted.count(tensor.name) &&
+          !isCarriedTensor(tensor.name, carryPrefixes))
+        problems.extra.push_back(tensor.name);
+  return problems;
+}
+
+static void countCast(LoadReport &report, FileDType from, DType to,
+                      const std::string &name) {
+  if (from == fileDTypeOf(to))
+    return;
+  for (LoadReport::Cast &cast : report.casts)
+    if (cast.from == from && cast.to == to) {
+      ++cast.tensors;
+      return;
+    }
+  report.casts.push_back({from, to, 1, name});
+}
+
+StatusOr<LoadReport>
+qwen::loadParameters(const Checkpoint &checkpoint,
+                     std::span<ParameterView> parameters,
+                     std::span<const std::string> carryPrefixes) {
+  std::vector<std::string> problems =
+      findProblems(checkpoint, parameters, carryPrefixes).lines();
+  if (!problems.empty())
+    return dataLoss("checkpoint '{}' does not fit the plan, tensors: {}",
+                    checkpoint.directory(), fmt::join(problems, "; "));
+  LoadReport report;
+  for (ParameterView &parameter : parameters) {
+    const StoredTensor &tensor = *checkpoint.find(parameter.name);
+    // A float32 master is the exact copy unless the file is wider still.
+    DType kept =
+        parameter.master.data ? parameter.master.dtype : parameter.value.dtype;
+    parameter.original = holdsExactly(kept, tensor.dtype)
+                             ? std::span<const std::byte>()
+                             : tensor.data;
+    loadElements(tensor.dtype, tensor.data, parameter.value);
+    if (parameter.master.data)
+      loadElements(tensor.dtype, tensor.data, parameter.master);
+    countCast(report, tensor.dtype, parameter.value.dtype, parameter.name);
+    ++report.loadedTensors;
+  }
+  std::set<std::string> wanted;
+  for (const ParameterView &parameter : parameters)
+    wanted.insert(parameter.name);
+  for (const Checkpoint::Shard &shard : checkpoint.shards())
+    for (const StoredTensor &tensor : shard.file.tensors())
+      if (!wanted.count(tensor.name)) {
+        ++report.carriedTensors;
+        report.carriedBytes += static_cast<int64_t>(tensor.data.size());
+      }
+  return report;
+}
+
+Status qwen::checkFinite(std::span<const ParameterView> parameters) {
+  auto check = [](const Buffer &buffer, const char *what,
+                  const std::string &name) {
+    if (!buffer.data)
+      return okStatus();
+    int64_t at = firstNonFinite(buffer);
+    if (at < 0)
+      return okStatus();
+    return makeError(StatusCode::FailedPrecondition,
+                     "{} of '{}' is NaN or infinite at element {}", what, name,
+                     at);
+  };
+  for (const ParameterView &parameter : parameters) {
+    const std::string &name = parameter.name;
+    QWEN_RETURN_IF_ERROR(check(parameter.value, "value", name));
+    QWEN_RETURN_IF_ERROR(check(parameter.master, "master", name));
+    QWEN_RETURN_IF_ERROR(check(parameter.moment1, "first moment", name));
+    QWEN_RETURN_IF_ERROR(check(parameter.moment2, "second moment", name));
+  }
+  return okStatus();
+}

@@ -1,0 +1,141 @@
+//===- Checkpoint.h - Hugging Face checkpoint folders ----------*- C++ -*-===//
+//
+// A checkpoint is a folder with `model.safetensors`, or several shards and
+// `model.safetensors.index.json`, beside config and tokenizer files. Parameters
+// are matched by their HF names; tensors that the plan does not train are
+// carried from the loaded to the saved checkpoint byte for byte.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_RUNTIME_CHECKPOINT_CHECKPOINT_H
+#define QWEN_RUNTIME_CHECKPOINT_CHECKPOINT_H
+
+#include "qwen/Plan/Buffer.h"
+#include "runtime/checkpoint/Safetensors.h"
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace qwen {
+
+/// The tensors of a checkpoint folder, mapped and verified against the index.
+class Checkpoint {
+public:
+  struct Shard {
+    std::string fileName;
+    SafetensorsFile file;
+  };
+
+  /// Opens `<directory>/<stem>.safetensors` or the shards that
+  /// `<stem>.safetensors.index.json` lists. All contradictions between index
+  /// and shards are reported at once.
+  static StatusOr<Checkpoint> open(const std::string &directory,
+                                   const std::string &stem = "model");
+
+  const std::string &directory() const { return folder; }
+  const std::vector<Shard> &shards() const { return parts; }
+  /// The tensor of that name, or null.
+  const StoredTensor *find(const std::string &name) const;
+  /// Text of the index; empty where one file holds everything.
+  const std::string &indexText() const { return index; }
+
+private:
+  Checkpoint() = default;
+  Status openShards(const std::string &indexPath);
+
+  std::string folder, index;
+  std::vector<Shard> parts;
+};
+
+/// A parameter as the executor holds it. All buffers are contiguous.
+struct ParameterView {
+  std::string name;
+  std::vector<int64_t> shape; ///< as in the checkpoint
+  Buffer value;
+  Buffer master;           ///< float32; null data where there is none
+  Buffer moment1, moment2; ///< null data where there are none
+  /// The tensor that training started from, in the checkpoint's type, where
+  /// that type can hold what the plan's cannot. An element that training did
+  /// not move is saved as its original, so it keeps every bit.
+  std::span<const std::byte> original;
+};
+
+/// What happened to the tensors of a checkpoint.
+struct LoadReport {
+  struct Cast {
+    FileDType from;
+    DType to;
+    int64_t tensors;
+    std::string example;
+  };
+  std::vector<Cast> casts; ///< only those that change the type
+  int64_t loadedTensors = 0;
+  int64_t carriedTensors = 0;
+  int64_t carriedBytes = 0;
+};
+
+/// Names of tensors that a text model does not train and that are carried:
+/// the vision tower and the multi-token prediction head.
+bool isCarriedTensor(const std::string &name,
+                     std::span<const std::string> extraPrefixes);
+
+/// Fills every parameter (and its master) from the checkpoint. Tensors that
+/// are missing, of a wrong shape or type, not finite, or neither wanted nor
+/// carried are reported at once, before anything is written.
+/// `original` points into the checkpoint afterwards where it is needed.
+StatusOr<LoadReport> loadParameters(const Checkpoint &checkpoint,
+                                    std::span<ParameterView> parameters,
+                                    std::span<const std::string> carryPrefixes);
+
+/// Largest shard of a checkpoint that has no predecessor to imitate.
+inline constexpr int64_t defaultShardBytes = 5'000'000'000;
+
+/// Writes the weights into `directory`: with the shards, names, types, order
+/// and metadata of `source`, or (source null) in shards of its own with the
+/// types of the plan.
+Status saveParameters(const std::string &directory, const Checkpoint *source,
+                      std::span<const ParameterView> parameters,
+                      int64_t maxShardBytes = defaultShardBytes);
+
+/// Config, tokenizer, template and licence files of a checkpoint folder, that
+/// is every small file that is neither weights nor training state. They stay
+/// readable when the folder they came from is removed.
+class SideFiles {
+public:
+  /// Maps the files of a folder.
+  Status addFolder(const std::string &directory);
+  /// Adds one file under a name of its own; it replaces one of that name.
+  Status addFile(const std::string &path, const std::string &name);
+  bool has(const std::string &name) const { return files.count(name); }
+  Status writeTo(const std::string &directory) const;
+
+private:
+  std::map<std::string, MappedFile> files;
+};
+
+/// Writes masters and moments to `optimizer*.safetensors`, the exact value of
+/// those parameters that their types in `checkpointTypes` (a saved checkpoint)
+/// cannot hold, and the originals.
+Status saveOptimizerState(const std::string &directory,
+                          const Checkpoint &checkpointTypes,
+                          std::span<const ParameterView> parameters,
+                          int64_t maxShardBytes = defaultShardBytes);
+
+/// Restores what `saveOptimizerState` wrote, bit for bit. To be called after
+/// `loadParameters`. The result holds the originals of the parameters and must
+/// live as long as they are used.
+StatusOr<Checkpoint> loadOptimizerState(const std::string &directory,
+                                        std::span<ParameterView> parameters);
+
+/// InvalidArgument that names the first parameter or moment with a NaN or an
+/// infinity.
+Status checkFinite(std::span<const ParameterView> parameters);
+
+/// "a, b, c and 4 more".
+std::string listFirst(std::span<const std::string> names, size_t most = 3);
+
+} // namespace qwen
+
+#endif // QWEN_RUNTIME_CHECKPOINT_CHECKPOINT_H

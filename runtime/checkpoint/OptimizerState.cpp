@@ -1,0 +1,99 @@
+//===- OptimizerState.cpp - Moments, masters, exact weights ---------------===//
+
+#include "runtime/checkpoint/Cast.h"
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/checkpoint/ShardWriter.h"
+
+#include <cstring>
+#include <fmt/ranges.h>
+#include <map>
+
+using namespace qwen;
+
+/// Calls `visit(tensor name, shape, buffer)` for each tensor of the state of a
+/// parameter. `exact`: the checkpoint's type cannot hold the value.
+template <typename Visit>
+static void visitState(const ParameterView &parameter, bool exact,
+                       Visit visit) {
+  if (parameter.moment1.data)
+    visit("moment1." + parameter.name, parameter.moment1);
+  if (parameter.moment2.data)
+    visit("moment2." + parameter.name, parameter.moment2);
+  if (parameter.master.data)
+    visit("master." + parameter.name, parameter.master);
+  if (exact)
+    visit("value." + parameter.name, parameter.value);
+}
+
+Status qwen::saveOptimizerState(const std::string &directory,
+                                const Checkpoint &checkpointTypes,
+                                std::span<const ParameterView> parameters,
+                                int64_t maxShardBytes) {
+  std::vector<TensorSource> tensors;
+  for (const ParameterView &parameter : parameters) {
+    const StoredTensor *stored = checkpointTypes.find(parameter.name);
+    bool exact = !stored || !holdsExactly(stored->dtype, parameter.value.dtype);
+    visitState(
+        parameter, exact, [&](const std::string &name, const Buffer &buffer) {
+          tensors.push_back(
+              {{name, fileDTypeOf(buffer.dtype), parameter.shape}, {}, buffer});
+        });
+  }
+  return writeShards(directory, "optimizer", std::move(tensors),
+                     {{"format", "qwen-optimizer-1"}}, maxShardBytes);
+}
+
+/// Points `original` of a parameter, which loading set to the saved tensor, at
+/// the one that training started from. True where the state has one.
+static bool restoreOriginal(const Checkpoint &state, ParameterView &parameter,
+                            std::vector<std::string> &problems) {
+  const StoredTensor *tensor = state.find("original." + parameter.name);
+  if (!tensor)
+    return false;
+  if (tensor->data.size() == parameter.original.size())
+    parameter.original = tensor->data;
+  else
+    problems.push_back(fmt::format("{} has {} bytes, {} expected", tensor->name,
+                                   tensor->data.size(),
+                                   parameter.original.size()));
+  return true;
+}
+
+StatusOr<Checkpoint>
+qwen::loadOptimizerState(const std::string &directory,
+                         std::span<ParameterView> parameters) {
+  QWEN_ASSIGN_OR_RETURN(Checkpoint state,
+                        Checkpoint::open(directory, "optimizer"));
+  std::vector<std::pair<const StoredTensor *, Buffer>> copies;
+  std::vector<std::string> problems;
+  size_t known = 0, total = 0;
+  for (const Checkpoint::Shard &shard : state.shards())
+    total += shard.file.tensors().size();
+  for (ParameterView &parameter : parameters) {
+    known += restoreOriginal(state, parameter, problems);
+    bool exact = state.find("value." + parameter.name) != nullptr;
+    visitState(
+        parameter, exact, [&](const std::string &name, const Buffer &buffer) {
+          const StoredTensor *tensor = state.find(name);
+          TensorSpec expected{name, fileDTypeOf(buffer.dtype), parameter.shape};
+          if (!tensor)
+            problems.push_back(fmt::format("{} is missing", name));
+          else if (toString(*tensor) != toString(expected))
+            problems.push_back(fmt::format("{} is {}, the plan has {}", name,
+                                           toString(*tensor),
+                                           toString(expected)));
+          else
+            copies.emplace_back(tensor, buffer);
+          ++known;
+        });
+  }
+  if (problems.empty() && known != total)
+    problems.push_back(fmt::format(
+        "{} tensors in the files, {} known to the plan", total, known));
+  if (!problems.empty())
+    return dataLoss("optimizer state in '{}' does not fit the plan: {}",
+                    directory, listFirst(problems));
+  for (auto &[tensor, buffer] : copies)
+    loadElements(tensor->dtype, tensor->data, buffer);
+  return state;
+}
