@@ -1,6 +1,11 @@
 # Finds MLIR and sets up what an out-of-tree MLIR project needs.
-find_package(MLIR ${QWEN_LLVM_MAJOR} REQUIRED CONFIG
+# LLVM's version files match the minor version too, so the major is compared here.
+find_package(MLIR REQUIRED CONFIG
              HINTS /usr/lib/llvm-${QWEN_LLVM_MAJOR}/lib/cmake/mlir)
+if(NOT LLVM_VERSION_MAJOR EQUAL QWEN_LLVM_MAJOR)
+  message(FATAL_ERROR "MLIR ${QWEN_LLVM_MAJOR} wanted, ${LLVM_PACKAGE_VERSION} "
+                      "found in ${MLIR_DIR}; set QWEN_LLVM_MAJOR or MLIR_DIR")
+endif()
 message(STATUS "MLIR ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
 list(APPEND CMAKE_MODULE_PATH "${MLIR_CMAKE_DIR}" "${LLVM_CMAKE_DIR}")
 include(TableGen)

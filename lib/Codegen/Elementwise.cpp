@@ -1,0 +1,142 @@
+//===- Elementwise.cpp - One elementwise op on scalars or vectors ---------===//
+
+#include "Elementwise.h"
+
+#include "dialects/Qwen/Qwen.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace qwen;
+
+Type qwen::computeType(Type element) {
+  return element.isBF16() ? Float32Type::get(element.getContext()) : element;
+}
+
+int64_t qwen::lanes(Type compute) { return compute.isF64() ? 8 : 16; }
+
+static Type withWidth(Type element, int64_t width) {
+  return width == 0 ? element : VectorType::get({width}, element);
+}
+
+Value qwen::splat(OpBuilder &builder, Location loc, Type type, double value) {
+  TypedAttr attr = builder.getFloatAttr(getElementTypeOrSelf(type), value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(builder, loc, attr);
+}
+
+static Value intSplat(OpBuilder &builder, Location loc, Type type,
+                      int64_t value) {
+  TypedAttr attr = builder.getIntegerAttr(getElementTypeOrSelf(type), value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(builder, loc, attr);
+}
+
+Value qwen::roundToBf16(OpBuilder &b, Location loc, Value value) {
+  Type type = value.getType();
+  Type bitsType = b.getI32Type();
+  if (auto vector = dyn_cast<VectorType>(type))
+    bitsType = vector.clone(bitsType);
+  Value bits = arith::BitcastOp::create(b, loc, bitsType, value);
+  Value sixteen = intSplat(b, loc, bitsType, 16);
+  Value odd = arith::AndIOp::create(
+      b, loc, arith::ShRUIOp::create(b, loc, bits, sixteen),
+      intSplat(b, loc, bitsType, 1));
+  Value bias =
+      arith::AddIOp::create(b, loc, odd, intSplat(b, loc, bitsType, 0x7fff));
+  Value rounded = arith::AndIOp::create(
+      b, loc, arith::AddIOp::create(b, loc, bits, bias),
+      intSplat(b, loc, bitsType, static_cast<int32_t>(0xffff0000u)));
+  // Adding to a NaN's payload could make it an infinity.
+  Value isNan =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, value, value);
+  Value quiet = intSplat(b, loc, bitsType, 0x7fc00000);
+  Value chosen = arith::SelectOp::create(b, loc, isNan, quiet, rounded);
+  return arith::BitcastOp::create(b, loc, type, chosen);
+}
+
+/// 1 / (1 + exp(-x)) from exp(-|x|), which never overflows.
+static Value emitSigmoid(OpBuilder &b, Location loc, Value x) {
+  Value one = splat(b, loc, x.getType(), 1.0);
+  Value zero = splat(b, loc, x.getType(), 0.0);
+  Value e = math::ExpOp::create(
+      b, loc, arith::NegFOp::create(b, loc, math::AbsFOp::create(b, loc, x)));
+  Value d = arith::AddFOp::create(b, loc, one, e);
+  Value positive =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, x, zero);
+  // A NaN takes the second branch, where exp keeps it.
+  Value numerator = arith::SelectOp::create(b, loc, positive, one, e);
+  return arith::DivFOp::create(b, loc, numerator, d);
+}
+
+/// max(x, 0) + log1p(exp(-|x|)); x itself above 20.
+static Value emitSoftplus(OpBuilder &b, Location loc, Value x) {
+  Value zero = splat(b, loc, x.getType(), 0.0);
+  Value e = math::ExpOp::create(
+      b, loc, arith::NegFOp::create(b, loc, math::AbsFOp::create(b, loc, x)));
+  Value sum =
+      arith::AddFOp::create(b, loc, arith::MaximumFOp::create(b, loc, x, zero),
+                            math::Log1pOp::create(b, loc, e));
+  Value large = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x,
+                                      splat(b, loc, x.getType(), 20.0));
+  return arith::SelectOp::create(b, loc, large, x, sum);
+}
+
+static FailureOr<Value> emitConstant(OpBuilder &b, arith::ConstantOp op,
+                                     int64_t width) {
+  auto dense = dyn_cast<SplatElementsAttr>(op.getValue());
+  if (!dense || !isa<FloatType>(dense.getElementType()))
+    return op.emitOpError("in a group must be a floating-point splat");
+  Type element = computeType(dense.getElementType());
+  return splat(b, op.getLoc(), withWidth(element, width),
+               dense.getSplatValue<APFloat>().convertToDouble());
+}
+
+static Value emitConversion(OpBuilder &b, Operation &op, Value x, Type result,
+                            int64_t width) {
+  Type element = getElementTypeOrSelf(result);
+  Type wanted = withWidth(computeType(element), width);
+  if (isa<arith::ExtFOp>(op) && x.getType() != wanted)
+    x = arith::ExtFOp::create(b, op.getLoc(), wanted, x);
+  else if (isa<arith::TruncFOp>(op) && x.getType() != wanted)
+    x = arith::TruncFOp::create(b, op.getLoc(), wanted, x);
+  return element.isBF16() ? roundToBf16(b, op.getLoc(), x) : x;
+}
+
+FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
+                                       ValueRange operands, int64_t width) {
+  Location loc = op.getLoc();
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return emitConstant(b, constant, width);
+  Type result = op.getResult(0).getType();
+  Type element = getElementTypeOrSelf(result);
+  Value value;
+  if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+    return emitConversion(b, op, operands[0], result, width);
+  if (isa<SigmoidOp>(op)) {
+    value = emitSigmoid(b, loc, operands[0]);
+  } else if (isa<SoftplusOp>(op)) {
+    value = emitSoftplus(b, loc, operands[0]);
+  } else if (isa<math::RsqrtOp>(op)) {
+    // Two correctly rounded instructions instead of an estimate.
+    value =
+        arith::DivFOp::create(b, loc, splat(b, loc, operands[0].getType(), 1.0),
+                              math::SqrtOp::create(b, loc, operands[0]));
+  } else if (OpTrait::hasElementwiseMappableTraits(&op) &&
+             isa<arith::ArithDialect, math::MathDialect>(op.getDialect())) {
+    OperationState state(loc, op.getName());
+    state.addOperands(operands);
+    state.addTypes(withWidth(computeType(element), width));
+    state.addAttributes(op.getAttrs());
+    value = b.create(state)->getResult(0);
+  } else {
+    return op.emitOpError("cannot be part of a generated kernel; supported are "
+                          "elementwise arith and math ops, qwen.sigmoid, "
+                          "qwen.softplus, qwen.broadcast, qwen.reduce_sum and "
+                          "qwen.rope");
+  }
+  return element.isBF16() ? roundToBf16(b, loc, value) : value;
+}

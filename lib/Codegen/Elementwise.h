@@ -1,0 +1,36 @@
+//===- Elementwise.h - One elementwise op on scalars or vectors -*- C++ -*-===//
+
+#ifndef QWEN_LIB_CODEGEN_ELEMENTWISE_H
+#define QWEN_LIB_CODEGEN_ELEMENTWISE_H
+
+#include "mlir/IR/Builders.h"
+
+namespace qwen {
+
+/// The type in which the generated code holds elements: f32 for bf16 (a number
+/// that fits bf16), the type itself otherwise.
+mlir::Type computeType(mlir::Type element);
+
+/// Lanes of one vector: 16 elements of up to 32 bits, 8 of 64 bits.
+int64_t lanes(mlir::Type compute);
+
+/// `scalarOrVectorLike` with every element equal to `value`.
+mlir::Value splat(mlir::OpBuilder &builder, mlir::Location loc,
+                  mlir::Type scalarOrVector, double value);
+
+/// The nearest bf16 number of each f32 element, ties to even, as f32; NaN stays
+/// NaN.
+mlir::Value roundToBf16(mlir::OpBuilder &builder, mlir::Location loc,
+                        mlir::Value value);
+
+/// Re-emits the elementwise tensor op `op` (arith, math, qwen.sigmoid or
+/// qwen.softplus, arith.constant) on scalars (width 0) or vectors of `width`
+/// elements. Fails with an emitted error on an op it does not know.
+mlir::FailureOr<mlir::Value> emitElementwise(mlir::OpBuilder &builder,
+                                             mlir::Operation &op,
+                                             mlir::ValueRange operands,
+                                             int64_t width);
+
+} // namespace qwen
+
+#endif // QWEN_LIB_CODEGEN_ELEMENTWISE_H

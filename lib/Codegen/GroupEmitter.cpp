@@ -1,0 +1,561 @@
+//===- GroupEmitter.cpp - Loops of one fused group ------------------------===//
+
+#include "GroupEmitter.h"
+
+#include "Elementwise.h"
+#include "GroupAnalysis.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace qwen;
+
+namespace {
+
+/// An input or output of the group in memory.
+struct Place {
+  Value base;                // address of the first element
+  Value row;                 // address of the current row's first element
+  Type element;              // as stored
+  MemRefType type;           // layout
+  SmallVector<int64_t> dims; // iteration-space dimension of each dimension
+};
+
+/// A few columns of the current row.
+struct Columns {
+  Value first;   // i64
+  int64_t width; // lanes
+};
+
+class GroupEmitter {
+public:
+  GroupEmitter(OpBuilder &b, kernel::GroupFunctionOp group,
+               const GroupAnalysis &analysis)
+      : b(b), group(group), analysis(analysis), loc(group.getLoc()),
+        body(group.getBody().front()) {}
+
+  LogicalResult emit();
+
+private:
+  // Function level.
+  LogicalResult checkSums();
+  func::FuncOp createFunction();
+  Place createPlace(Value operands, int64_t index, Type type,
+                    ArrayRef<int64_t> dims);
+  void createPlaces(Value operands, Value partials);
+  void createScratch();
+
+  // Row level.
+  LogicalResult emitRow(Value row);
+  void setRowAddresses(Value row);
+  LogicalResult emitRowValues(int sweep);
+  LogicalResult emitSweep(int sweep, bool last);
+  void emitRotation(RopeOp rope);
+  void storeRowOutputs();
+
+  // Column level.
+  LogicalResult emitColumns(int sweep, bool last, Columns columns,
+                            ArrayRef<ReduceSumOp> sums,
+                            SmallVectorImpl<Value> &accumulators);
+  FailureOr<Value> columnValue(Value value, Columns columns);
+  FailureOr<Value> operandAt(Value value, int64_t width,
+                             std::optional<Columns> columns);
+  LogicalResult storeColumns(Columns columns);
+
+  // Memory and small arithmetic.
+  Value constant(int64_t value) {
+    return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
+  }
+  Value address(Value base, Type element, Value index);
+  Value load(Value address, Type element, int64_t width);
+  void store(Value value, Value address, Type element);
+  Value horizontalSum(Value vector);
+  Value padded(Value vector, int64_t width);
+
+  OpBuilder &b;
+  kernel::GroupFunctionOp group;
+  const GroupAnalysis &analysis;
+  Location loc;
+  Block &body;
+
+  SmallVector<Place> inputs, outputs;
+  DenseMap<Value, Value> scratch;          // rotation result -> row buffer
+  DenseMap<Operation *, Value> partialsOf; // column sum -> its partial sums
+  DenseMap<Value, Value> rowValues;        // of the current row
+  DenseMap<Value, Value> memo;             // of the current columns
+  Value token;                             // first index of the current row
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Value GroupEmitter::address(Value base, Type element, Value index) {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  return LLVM::GEPOp::create(b, loc, pointer, element, base,
+                             ArrayRef<LLVM::GEPArg>{index});
+}
+
+static Type vectorOf(Type element, int64_t width) {
+  return width == 0 ? element : VectorType::get({width}, element);
+}
+
+static unsigned bytesOf(Type element) {
+  return element.getIntOrFloatBitWidth() / 8;
+}
+
+Value GroupEmitter::load(Value from, Type element, int64_t width) {
+  if (!element.isBF16())
+    return LLVM::LoadOp::create(b, loc, vectorOf(element, width), from,
+                                bytesOf(element));
+  Value bits = LLVM::LoadOp::create(b, loc, vectorOf(b.getI16Type(), width),
+                                    from, bytesOf(element));
+  Type wide = vectorOf(b.getI32Type(), width);
+  bits = arith::ExtUIOp::create(b, loc, wide, bits);
+  TypedAttr shift = b.getI32IntegerAttr(16);
+  if (width)
+    shift = DenseElementsAttr::get(cast<VectorType>(wide), shift);
+  bits = arith::ShLIOp::create(b, loc, bits,
+                               arith::ConstantOp::create(b, loc, shift));
+  return arith::BitcastOp::create(b, loc, vectorOf(b.getF32Type(), width),
+                                  bits);
+}
+
+void GroupEmitter::store(Value value, Value to, Type element) {
+  if (element.isBF16()) {
+    auto vector = dyn_cast<VectorType>(value.getType());
+    int64_t width = vector ? vector.getDimSize(0) : 0;
+    Type wide = vectorOf(b.getI32Type(), width);
+    Value bits = arith::BitcastOp::create(b, loc, wide, value);
+    TypedAttr shift = b.getI32IntegerAttr(16);
+    if (width)
+      shift = DenseElementsAttr::get(cast<VectorType>(wide), shift);
+    bits = arith::ShRUIOp::create(b, loc, bits,
+                                  arith::ConstantOp::create(b, loc, shift));
+    value =
+        arith::TruncIOp::create(b, loc, vectorOf(b.getI16Type(), width), bits);
+  }
+  LLVM::StoreOp::create(b, loc, value, to, bytesOf(element));
+}
+
+/// Pads with zeros behind the last lane.
+Value GroupEmitter::padded(Value vector, int64_t width) {
+  auto type = cast<VectorType>(vector.getType());
+  int64_t have = type.getDimSize(0);
+  if (have == width)
+    return vector;
+  SmallVector<int64_t> mask;
+  for (int64_t i = 0; i < width; ++i)
+    mask.push_back(i < have ? i : have);
+  return vector::ShuffleOp::create(b, loc, vector, splat(b, loc, type, 0.0),
+                                   mask);
+}
+
+/// Adds lane i and lane i + n/2 until one is left.
+Value GroupEmitter::horizontalSum(Value vector) {
+  int64_t width = cast<VectorType>(vector.getType()).getDimSize(0);
+  for (; width > 1; width /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t i = 0; i < width / 2; ++i) {
+      low.push_back(i);
+      high.push_back(i + width / 2);
+    }
+    Value l = vector::ShuffleOp::create(b, loc, vector, vector, low);
+    Value h = vector::ShuffleOp::create(b, loc, vector, vector, high);
+    vector = arith::AddFOp::create(b, loc, l, h);
+  }
+  return vector::ExtractOp::create(b, loc, vector, ArrayRef<int64_t>{0});
+}
+
+//===----------------------------------------------------------------------===//
+// Columns
+//===----------------------------------------------------------------------===//
+
+/// An operand as a scalar (width 0) or as a vector.
+FailureOr<Value> GroupEmitter::operandAt(Value value, int64_t width,
+                                         std::optional<Columns> columns) {
+  if (!columns)
+    return rowValues.lookup(value);
+  if (analysis.runsOverColumns(value))
+    return columnValue(value, *columns);
+  if (auto it = memo.find(value); it != memo.end())
+    return it->second;
+  Value scalar = rowValues.lookup(value);
+  Value vector = vector::BroadcastOp::create(
+      b, loc, VectorType::get({width}, scalar.getType()), scalar);
+  memo[value] = vector;
+  return vector;
+}
+
+FailureOr<Value> GroupEmitter::columnValue(Value value, Columns columns) {
+  if (auto it = memo.find(value); it != memo.end())
+    return it->second;
+  Value result;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Place &place = inputs[argument.getArgNumber()];
+    result = load(address(place.row, place.element, columns.first),
+                  place.element, columns.width);
+  } else if (auto it = scratch.find(value); it != scratch.end()) {
+    Type element = computeType(getElementTypeOrSelf(value));
+    result = load(address(it->second, element, columns.first), element,
+                  columns.width);
+  } else if (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
+    auto x = operandAt(broadcast.getX(), columns.width, columns);
+    if (failed(x))
+      return failure();
+    result = *x;
+  } else {
+    Operation &op = *value.getDefiningOp();
+    SmallVector<Value> operands;
+    for (Value operand : op.getOperands()) {
+      auto x = operandAt(operand, columns.width, columns);
+      if (failed(x))
+        return failure();
+      operands.push_back(*x);
+    }
+    auto emitted = emitElementwise(b, op, operands, columns.width);
+    if (failed(emitted))
+      return failure();
+    result = *emitted;
+  }
+  memo[value] = result;
+  return result;
+}
+
+/// Stores the column outputs and adds to the partial column sums.
+LogicalResult GroupEmitter::storeColumns(Columns columns) {
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    auto sum = value.getDefiningOp<ReduceSumOp>();
+    if (sum && !isRowSum(sum, analysis)) {
+      auto x = columnValue(sum.getX(), columns);
+      if (failed(x))
+        return failure();
+      Type element = getElementTypeOrSelf(value);
+      Value at = address(partialsOf[sum], element, columns.first);
+      Value old = load(at, element, columns.width);
+      store(arith::AddFOp::create(b, loc, old, *x), at, element);
+    } else if (analysis.runsOverColumns(value)) {
+      auto x = columnValue(value, columns);
+      if (failed(x))
+        return failure();
+      Place &place = outputs[i];
+      store(*x, address(place.row, place.element, columns.first),
+            place.element);
+    }
+  }
+  return success();
+}
+
+LogicalResult GroupEmitter::emitColumns(int sweep, bool last, Columns columns,
+                                        ArrayRef<ReduceSumOp> sums,
+                                        SmallVectorImpl<Value> &accumulators) {
+  memo.clear();
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    auto x = columnValue(sum.getX(), columns);
+    if (failed(x))
+      return failure();
+    int64_t width = cast<VectorType>(accumulators[i].getType()).getDimSize(0);
+    accumulators[i] =
+        arith::AddFOp::create(b, loc, accumulators[i], padded(*x, width));
+  }
+  for (auto rope : body.getOps<RopeOp>()) {
+    if (analysis.sweep(rope.getY()) != sweep + 1)
+      continue;
+    auto x = columnValue(rope.getX(), columns);
+    if (failed(x))
+      return failure();
+    Type element = computeType(getElementTypeOrSelf(rope.getX()));
+    store(*x, address(scratch[rope.getY()], element, columns.first), element);
+  }
+  LogicalResult stored = last ? storeColumns(columns) : success();
+  memo.clear();
+  return stored;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+void GroupEmitter::setRowAddresses(Value row) {
+  // Row = token * heads + head; without heads the row is the token.
+  SmallVector<Value> index(analysis.domain().size());
+  index[0] = row;
+  if (analysis.domain().size() == 3) {
+    Value heads = constant(analysis.domain()[1]);
+    index[0] = arith::DivUIOp::create(b, loc, row, heads);
+    index[1] = arith::RemUIOp::create(b, loc, row, heads);
+  }
+  token = index[0];
+  int64_t columnDim = analysis.domain().size() == 1
+                          ? -1
+                          : static_cast<int64_t>(analysis.domain().size()) - 1;
+  auto set = [&](Place &place) {
+    auto [strides, offset] = place.type.getStridesAndOffset();
+    Value total = constant(0);
+    for (auto [i, dim] : llvm::enumerate(place.dims)) {
+      if (dim == columnDim)
+        continue;
+      Value step =
+          arith::MulIOp::create(b, loc, index[dim], constant(strides[i]));
+      total = arith::AddIOp::create(b, loc, total, step);
+    }
+    place.row = address(place.base, place.element, total);
+  };
+  for (Place &place : inputs)
+    set(place);
+  for (Place &place : outputs)
+    if (place.base)
+      set(place);
+}
+
+/// Scalars of the current row that are complete before `sweep`.
+LogicalResult GroupEmitter::emitRowValues(int sweep) {
+  for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
+    bool isAngles = llvm::any_of(argument.getUsers(), [&](Operation *user) {
+      auto rope = dyn_cast<RopeOp>(user);
+      return rope && rope.getAngles() == argument;
+    });
+    if (sweep == 0 && !isAngles && !analysis.runsOverColumns(argument))
+      rowValues[argument] = load(inputs[i].row, inputs[i].element, 0);
+  }
+  for (Operation &op : body.without_terminator()) {
+    if (isa<RopeOp, ReduceSumOp>(op))
+      continue;
+    Value result = op.getResult(0);
+    if (analysis.runsOverColumns(result) || analysis.sweep(result) > sweep ||
+        rowValues.count(result))
+      continue;
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      rowValues[result] = rowValues.lookup(broadcast.getX());
+      continue;
+    }
+    SmallVector<Value> operands;
+    for (Value operand : op.getOperands())
+      operands.push_back(rowValues.lookup(operand));
+    auto value = emitElementwise(b, op, operands, 0);
+    if (failed(value))
+      return failure();
+    rowValues[result] = *value;
+  }
+  return success();
+}
+
+/// Rotates a row buffer in place: pairs j and j + half for j < half.
+void GroupEmitter::emitRotation(RopeOp rope) {
+  Type element = computeType(getElementTypeOrSelf(rope.getX()));
+  Value buffer = scratch[rope.getY()];
+  Place &angles = inputs[cast<BlockArgument>(rope.getAngles()).getArgNumber()];
+  int64_t half = angles.type.getDimSize(1) / 2;
+  auto rotate = [&](Value j, int64_t width) {
+    Value partner = arith::AddIOp::create(b, loc, j, constant(half));
+    Value x = load(address(buffer, element, j), element, width);
+    Value y = load(address(buffer, element, partner), element, width);
+    Value cosine =
+        load(address(angles.row, angles.element, j), angles.element, width);
+    Value sine = load(address(angles.row, angles.element, partner),
+                      angles.element, width);
+    if (rope.getInverse())
+      sine = arith::NegFOp::create(b, loc, sine);
+    auto mul = [&](Value l, Value r) -> Value {
+      return arith::MulFOp::create(b, loc, l, r);
+    };
+    Value first = arith::SubFOp::create(b, loc, mul(x, cosine), mul(y, sine));
+    Value second = arith::AddFOp::create(b, loc, mul(y, cosine), mul(x, sine));
+    store(first, address(buffer, element, j), element);
+    store(second, address(buffer, element, partner), element);
+  };
+  int64_t width = lanes(element), whole = half / width * width;
+  if (whole) {
+    auto loop = scf::ForOp::create(b, loc, constant(0), constant(whole),
+                                   constant(width));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    rotate(loop.getInductionVar(), width);
+  }
+  if (half > whole)
+    rotate(constant(whole), half - whole);
+}
+
+LogicalResult GroupEmitter::emitSweep(int sweep, bool last) {
+  SmallVector<ReduceSumOp> sums;
+  for (auto sum : body.getOps<ReduceSumOp>())
+    if (isRowSum(sum, analysis) && analysis.sweep(sum.getY()) == sweep + 1)
+      sums.push_back(sum);
+  int64_t width = 0;
+  SmallVector<Value> accumulators;
+  for (Value value : llvm::concat<Value>(
+           llvm::to_vector(body.getArguments()),
+           llvm::to_vector(body.getTerminator()->getOperands())))
+    width = std::max(width, lanes(computeType(getElementTypeOrSelf(value))));
+  for (ReduceSumOp sum : sums) {
+    Type element = getElementTypeOrSelf(sum.getY());
+    accumulators.push_back(
+        splat(b, loc, VectorType::get({width}, element), 0.0));
+  }
+  int64_t columns = analysis.columns(), whole = columns / width * width;
+  if (whole) {
+    auto loop = scf::ForOp::create(b, loc, constant(0), constant(whole),
+                                   constant(width), accumulators);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> inner(loop.getRegionIterArgs());
+    if (failed(emitColumns(sweep, last, {loop.getInductionVar(), width}, sums,
+                           inner)))
+      return failure();
+    // Without results the builder has made the terminator already.
+    if (!inner.empty())
+      scf::YieldOp::create(b, loc, inner);
+    accumulators.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  if (columns > whole &&
+      failed(emitColumns(sweep, last, {constant(whole), columns - whole}, sums,
+                         accumulators)))
+    return failure();
+  for (auto [sum, accumulator] : llvm::zip_equal(sums, accumulators))
+    rowValues[sum.getY()] = horizontalSum(accumulator);
+  for (auto rope : body.getOps<RopeOp>())
+    if (analysis.sweep(rope.getY()) == sweep + 1)
+      emitRotation(rope);
+  return success();
+}
+
+void GroupEmitter::storeRowOutputs() {
+  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (!analysis.runsOverColumns(value))
+      store(rowValues.lookup(value), outputs[i].row, outputs[i].element);
+}
+
+LogicalResult GroupEmitter::emitRow(Value row) {
+  rowValues.clear();
+  setRowAddresses(row);
+  bool hasColumns = analysis.domain().size() > 1;
+  int sweeps = analysis.sweepCount();
+  for (int sweep = 0; sweep < sweeps; ++sweep) {
+    if (failed(emitRowValues(sweep)))
+      return failure();
+    if (hasColumns && failed(emitSweep(sweep, sweep + 1 == sweeps)))
+      return failure();
+  }
+  if (failed(emitRowValues(sweeps)))
+    return failure();
+  storeRowOutputs();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Function
+//===----------------------------------------------------------------------===//
+
+/// Row sums go over the last dimension alone; column sums over all others, and
+/// they leave the group.
+LogicalResult GroupEmitter::checkSums() {
+  for (auto sum : body.getOps<ReduceSumOp>()) {
+    int64_t rank = cast<RankedTensorType>(sum.getX().getType()).getRank();
+    if (isRowSum(sum, analysis)) {
+      if (sum.getDims().size() != 1)
+        return sum.emitOpError("in a group sums over the last dimension alone "
+                               "or over all others");
+      continue;
+    }
+    bool isResult =
+        llvm::is_contained(body.getTerminator()->getOperands(), sum.getY());
+    if (rank != static_cast<int64_t>(analysis.domain().size()) ||
+        static_cast<int64_t>(sum.getDims().size()) != rank - 1 || !isResult ||
+        !llvm::all_of(sum->getUsers(), llvm::IsaPred<YieldOp>))
+      return sum.emitOpError("over rows must cover all leading dimensions of "
+                             "the iteration space and be a result only");
+  }
+  return success();
+}
+
+func::FuncOp GroupEmitter::createFunction() {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Type i64 = b.getI64Type();
+  auto type = b.getFunctionType({pointer, pointer, i64, i64}, {});
+  auto function = func::FuncOp::create(b, loc, group.getSymName(), type);
+  return function;
+}
+
+Place GroupEmitter::createPlace(Value operands, int64_t index, Type type,
+                                ArrayRef<int64_t> dims) {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  auto memref = cast<MemRefType>(type);
+  Value slot = address(operands, pointer, constant(index));
+  Value base = LLVM::LoadOp::create(b, loc, pointer, slot);
+  return {base, base, memref.getElementType(), memref,
+          SmallVector<int64_t>(dims)};
+}
+
+void GroupEmitter::createPlaces(Value operands, Value partials) {
+  int64_t index = 0;
+  for (auto [argument, type] :
+       llvm::zip_equal(body.getArguments(), group.getInputTypes()))
+    inputs.push_back(createPlace(operands, index++,
+                                 cast<TypeAttr>(type).getValue(),
+                                 analysis.dims(argument)));
+  int64_t partialBytes = 0;
+  for (auto [value, type] : llvm::zip_equal(body.getTerminator()->getOperands(),
+                                            group.getOutputTypes())) {
+    auto sum = value.getDefiningOp<ReduceSumOp>();
+    if (!sum || isRowSum(sum, analysis)) {
+      outputs.push_back(createPlace(operands, index++,
+                                    cast<TypeAttr>(type).getValue(),
+                                    analysis.dims(value)));
+      continue;
+    }
+    ++index;
+    outputs.emplace_back();
+    partialsOf[sum] = address(partials, b.getI8Type(), constant(partialBytes));
+    partialBytes += analysis.columns() * bytesOf(getElementTypeOrSelf(value));
+  }
+  if (partialBytes)
+    LLVM::MemsetOp::create(
+        b, loc, partials,
+        arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0)),
+        constant(partialBytes), /*isVolatile=*/false);
+}
+
+void GroupEmitter::createScratch() {
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  for (auto rope : body.getOps<RopeOp>()) {
+    Type element = computeType(getElementTypeOrSelf(rope.getX()));
+    scratch[rope.getY()] =
+        LLVM::AllocaOp::create(b, loc, pointer, element,
+                               constant(analysis.columns()), /*alignment=*/64);
+  }
+}
+
+LogicalResult GroupEmitter::emit() {
+  if (failed(checkSums()))
+    return failure();
+  func::FuncOp function = createFunction();
+  OpBuilder::InsertionGuard guard(b);
+  Block *entry = function.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  createPlaces(entry->getArgument(0), entry->getArgument(1));
+  createScratch();
+  auto rows = scf::ForOp::create(b, loc, entry->getArgument(2),
+                                 entry->getArgument(3), constant(1));
+  {
+    OpBuilder::InsertionGuard rowGuard(b);
+    b.setInsertionPointToStart(rows.getBody());
+    if (failed(emitRow(rows.getInductionVar())))
+      return failure();
+  }
+  func::ReturnOp::create(b, loc);
+  return success();
+}
+
+LogicalResult qwen::emitGroup(OpBuilder &builder,
+                              kernel::GroupFunctionOp group) {
+  auto analysis = GroupAnalysis::create(group);
+  if (failed(analysis))
+    return failure();
+  return GroupEmitter(builder, group, *analysis).emit();
+}
