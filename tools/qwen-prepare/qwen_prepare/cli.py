@@ -16,8 +16,6 @@ from .sources import TextOptions, open_source
 from .token_file import TokenFile
 from .tokenizer import ChatTokenizer
 
-_DEFAULT_END = "(default)"
-
 
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong option in one line, as every other error."""
@@ -141,11 +139,13 @@ def _add_token_options(group):
     )
     group.add_argument(
         "--append-eos",
-        nargs="?",
-        const=_DEFAULT_END,
+        action="store_true",
+        help="end each plain-text document with the --eos-token",
+    )
+    group.add_argument(
+        "--eos-token",
         metavar="TOKEN",
-        help="end plain-text documents with TOKEN (default: <|endoftext|>, "
-        "else the tokenizer's eos_token)",
+        help="default: <|endoftext|>, else the tokenizer's eos_token",
     )
     group.add_argument(
         "--control-tokens",
@@ -196,6 +196,8 @@ def _check(arguments):
         raise PrepareError("--eval-output needs --output")
     if arguments.overlong is not None and arguments.max_tokens is None:
         raise PrepareError("--overlong needs --max-tokens")
+    if arguments.eos_token is not None and not arguments.append_eos:
+        raise PrepareError("--eos-token needs --append-eos")
     if arguments.txt_separator == "":
         raise PrepareError("--txt-separator: expected some text")
     outputs = [p for p in (arguments.output, arguments.eval_output) if p]
@@ -241,38 +243,38 @@ def _print_counts(counts, options: Options):
     """One line for each thing that happened to rows, where it happened."""
     limit = options.max_tokens
     if counts.empty:
-        print(f"warning: dropped {counts.empty} empty documents")
+        print(f"warning: empty documents dropped: {counts.empty}")
     if counts.unsupervised:
         print(
-            f"warning: dropped {counts.unsupervised} documents without a "
-            f"supervised token ({counts.unsupervised_tokens} tokens)"
+            "warning: documents without a supervised token dropped: "
+            f"{counts.unsupervised} ({counts.unsupervised_tokens} tokens)"
         )
     if counts.with_literals:
         kind = "text" if options.control_tokens == "text" else "tokens"
         print(
-            f"warning: {counts.with_literals} rows hold control tokens in "
-            f"their own text, encoded as {kind}; first: "
+            "warning: rows with control tokens in their own text: "
+            f"{counts.with_literals}, encoded as {kind}; the first is "
             f"{counts.first_with_literals}"
         )
     if counts.weights_ignored:
         print(
-            f"warning: --mask all supervises {counts.weights_ignored} chats "
-            "in full in which some messages have loss weight 0"
+            "warning: chats with loss weights 0, which --mask all ignores: "
+            f"{counts.weights_ignored}"
         )
     if counts.overlong:
         print(
-            f"dropped {counts.overlong} documents longer than {limit} tokens "
-            f"({counts.overlong_tokens} tokens)"
+            f"documents longer than {limit} tokens dropped: "
+            f"{counts.overlong} ({counts.overlong_tokens} tokens)"
         )
     if counts.truncated:
         print(
-            f"truncated {counts.truncated} documents to {limit} tokens "
-            f"({counts.truncated_tokens} tokens cut)"
+            f"documents truncated to {limit} tokens: {counts.truncated} "
+            f"({counts.truncated_tokens} tokens cut off)"
         )
     if counts.split:
         print(
-            f"split {counts.split} documents into pieces of at most {limit} "
-            "tokens"
+            f"documents split into pieces of at most {limit} tokens: "
+            f"{counts.split}"
         )
 
 
@@ -287,7 +289,9 @@ def _print_file(file: TokenFile):
 
 def _make_preparer(arguments) -> Preparer:
     tokenizer = ChatTokenizer(arguments.tokenizer)
-    end = arguments.append_eos
+    end = None
+    if arguments.append_eos:
+        end = arguments.eos_token or tokenizer.default_document_end()
     options = Options(
         form=arguments.form,
         text_field=arguments.text_field,
@@ -295,9 +299,7 @@ def _make_preparer(arguments) -> Preparer:
         max_tokens=arguments.max_tokens,
         overlong=arguments.overlong or "drop",
         control_tokens=arguments.control_tokens,
-        append_eos=(
-            tokenizer.default_document_end() if end == _DEFAULT_END else end
-        ),
+        append_eos=end,
     )
 
     def load_template():
@@ -361,13 +363,15 @@ def main(argv=None) -> int:
     """Runs the tool; returns its exit status."""
     files: list = []
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse_intermixed_args(argv)
         _check(arguments)
         _prepare(arguments, files)
         sys.stdout.flush()
         return 0
     except PrepareError as error:
-        print(f"qwen-prepare: error: {error}", file=sys.stderr)
+        # A name or a value in the message may hold line feeds.
+        text = " ".join(str(error).splitlines())
+        print(f"qwen-prepare: error: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("qwen-prepare: interrupted, nothing written", file=sys.stderr)

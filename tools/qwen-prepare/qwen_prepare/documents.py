@@ -145,10 +145,15 @@ class Preparer:
             raise PrepareError(
                 "--mask assistant: plain text has no assistant turns"
             )
-        found = [t for t in self.tokenizer.control_tokens if t in sample.text]
-        # For plain text the places do not matter, only that there are any.
-        literals = [(sample.text.index(t), 0) for t in found]
-        return _Pending(row, sample.text, None, literals, False)
+        # For plain text it is enough to know whether there are any: the
+        # other encoder takes the whole document.
+        text = sample.text
+        literals = [
+            (text.index(token), text.index(token) + len(token))
+            for token in self.tokenizer.control_tokens
+            if token in text
+        ]
+        return _Pending(row, text, None, literals, False)
 
     def _prepare_chat(self, row: Row, chat: Chat) -> _Pending:
         if self.options.append_eos is not None:
@@ -202,11 +207,11 @@ class Preparer:
         return trained_spans(spans, chat.messages, chat.trained)
 
     def _count_literals(self, row: Row, pending: _Pending):
-        begin = pending.literals[0][0]
         if self.options.control_tokens == "error":
+            begin, end = pending.literals[0]
             raise PrepareError(
-                "the row's own text holds a control token: "
-                f"'{pending.text[begin : begin + 24]}...'"
+                "the row's own text holds the control token "
+                f"{pending.text[begin:end]}"
             )
         self.counts.with_literals += 1
         if not self.counts.first_with_literals:

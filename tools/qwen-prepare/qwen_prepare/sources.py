@@ -180,8 +180,9 @@ class SavedDataset:
                         f"{', '.join(self.columns)}; found {found}"
                     )
                 for batch in reader:
+                    batch = batch.select(sorted(names))
                     batch.validate(full=True)
-                    yield batch.select(sorted(names))
+                    yield batch
         except (pyarrow.ArrowException, OSError) as error:
             raise PrepareError(
                 f"{path}: not a readable Arrow stream: {one_line(error)}"

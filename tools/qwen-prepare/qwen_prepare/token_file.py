@@ -30,8 +30,11 @@ class TokenFile:
     def __init__(self, path: Path):
         self.path = path
         self.documents: list = []
-        if path.is_dir():
-            raise PrepareError(f"{path}: cannot write: is a folder")
+        # A rename would put an ordinary file in the place of a device.
+        if path.exists() and not path.is_file():
+            raise PrepareError(
+                f"{path}: cannot write: exists and is not an ordinary file"
+            )
         try:
             handle, self._temporary = tempfile.mkstemp(
                 dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"

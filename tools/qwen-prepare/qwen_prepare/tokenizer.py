@@ -61,7 +61,7 @@ class ChatTokenizer:
             raise PrepareError(
                 f"{self.folder}: the tokenizer has no {DOCUMENT_END} and its "
                 "tokenizer_config.json no eos_token; name the token: "
-                "--append-eos=TOKEN"
+                "--eos-token TOKEN"
             )
         return token
 
