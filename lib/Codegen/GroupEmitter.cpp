@@ -10,6 +10,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace qwen;
@@ -59,7 +60,7 @@ private:
 
   // Column level.
   LogicalResult emitColumns(int sweep, bool last, Columns columns,
-                            ArrayRef<ReduceSumOp> sums,
+                            MutableArrayRef<ReduceSumOp> sums,
                             SmallVectorImpl<Value> &accumulators);
   FailureOr<Value> columnValue(Value value, Columns columns);
   FailureOr<Value> operandAt(Value value, int64_t width,
@@ -253,7 +254,7 @@ LogicalResult GroupEmitter::storeColumns(Columns columns) {
 }
 
 LogicalResult GroupEmitter::emitColumns(int sweep, bool last, Columns columns,
-                                        ArrayRef<ReduceSumOp> sums,
+                                        MutableArrayRef<ReduceSumOp> sums,
                                         SmallVectorImpl<Value> &accumulators) {
   memo.clear();
   for (auto [i, sum] : llvm::enumerate(sums)) {
