@@ -1,0 +1,254 @@
+//===- PlanStepsVerifier.cpp - Launches of a plan -------------------------===//
+//
+// Checks each launch against its kernel's rules and the memory it touches: the
+// buffers live, inputs are never written, nothing is read before it is written,
+// operands of one launch do not collide.
+//
+//===----------------------------------------------------------------------===//
+
+#include "qwen/Plan/KernelChecks.h"
+#include "qwen/Plan/Workspace.h"
+#include "runtime/plan/ElfSymbols.h"
+#include "runtime/plan/Plan.h"
+#include "runtime/plan/PlanSteps.h"
+#include "runtime/plan/PlanVerifier.h"
+#include "runtime/plan/ViewOverlap.h"
+#include "runtime/support/Json.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace qwen;
+
+namespace {
+
+template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
+  return vector ? vector->size() : 0;
+}
+
+/// An operand of the launch at hand.
+struct Operand {
+  const char *name;
+  uint32_t view, buffer;
+  BufferType type;
+  int64_t offset;
+  bool reads, writes;
+};
+
+/// A view that some launch of the program wrote.
+struct Written {
+  int64_t begin, end, bytes;
+  auto operator<=>(const Written &) const = default;
+};
+
+class StepsVerifier {
+public:
+  StepsVerifier(const plan::Plan &plan,
+                const std::unordered_set<std::string> &symbols)
+      : plan(plan), symbols(symbols) {}
+
+  Status verify(uint32_t index);
+
+private:
+  template <typename Args> Status verifyLaunch(Args &args);
+  template <typename Args> void collectOperands(Args &args);
+  Status verifyOperand(const Operand &operand);
+  Status verifyCollisions(bool isGroup);
+  Status verifyWorkspace(int64_t bytes);
+  bool isWritten(const Operand &operand) const;
+  void noteWritten(const Operand &operand);
+  plan::BufferClass classOf(uint32_t buffer) const {
+    return plan.arenas()->Get(plan.buffers()->Get(buffer)->arena())->holds();
+  }
+
+  const plan::Plan &plan;
+  const std::unordered_set<std::string> &symbols;
+  uint32_t program = 0, step = 0;
+  std::vector<uint32_t> viewIds;
+  std::vector<Operand> operands;
+  std::map<uint32_t, std::vector<Written>> written;
+};
+
+Status StepsVerifier::verify(uint32_t index) {
+  program = index;
+  written.clear();
+  const plan::Program &table = *plan.programs()->Get(index);
+  for (step = 0; step < count(table.steps()); ++step) {
+    const plan::Step &entry = *table.steps()->Get(step);
+    auto resolve = [&](uint32_t id, BufferType &buffer) {
+      if (id >= count(plan.views()))
+        return dataLoss("view {}, the plan has {}", id, count(plan.views()));
+      buffer = toBufferType(*plan.types()->Get(plan.views()->Get(id)->type()));
+      viewIds.push_back(id);
+      return okStatus();
+    };
+    viewIds.clear();
+    Status status = okStatus();
+    if (entry.stream() != 0)
+      status = dataLoss("stream {}, the CPU has stream 0 only", entry.stream());
+    else if (entry.label() != noPlanId && entry.label() >= count(plan.labels()))
+      status = dataLoss("label {}, the plan has {}", entry.label(),
+                        count(plan.labels()));
+    else
+      status = visitStep(entry, resolve,
+                         [&](auto &args) { return verifyLaunch(args); });
+    if (!status.ok())
+      return status.withContext(
+          fmt::format("program {} '{}', step {} ({})", index,
+                      printable(table.name()->string_view()), step,
+                      plan::EnumNameKernel(entry.kernel_type())));
+  }
+  for (size_t i = 0; i < count(table.outputs()); ++i) {
+    const plan::Port &port = *table.outputs()->Get(i);
+    const plan::View &view = *plan.views()->Get(port.view());
+    if (!written.contains(view.buffer()))
+      return dataLoss("program {} '{}': nothing writes output '{}'", index,
+                      printable(table.name()->string_view()),
+                      printable(port.name()->string_view()));
+  }
+  return okStatus();
+}
+
+template <typename Args> void StepsVerifier::collectOperands(Args &args) {
+  operands.clear();
+  int64_t outputs = 0, output = 0;
+  size_t next = 0;
+  args.forEachOperand(
+      [&](const char *, const BufferType &, bool, bool w) { outputs += w; });
+  args.forEachOperand(
+      [&](const char *name, const BufferType &type, bool reads, bool writes) {
+        uint32_t id = viewIds[next++];
+        const plan::View &view = *plan.views()->Get(id);
+        bool accumulates = writes && accumulatesInto(args, output++, outputs);
+        operands.push_back({name, id, view.buffer(), type,
+                            static_cast<int64_t>(view.byte_offset()),
+                            reads || accumulates, writes});
+      });
+}
+
+template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
+  QWEN_RETURN_IF_ERROR(checkKernel(args));
+  constexpr bool isGroup = std::is_same_v<Args, GroupArgs>;
+  if constexpr (isGroup)
+    if (!symbols.contains(args.symbol))
+      return dataLoss("the code has no function '{}'", printable(args.symbol));
+  collectOperands(args);
+  for (const Operand &operand : operands)
+    QWEN_RETURN_IF_ERROR(verifyOperand(operand).withContext(
+        fmt::format("operand {} (view {})", operand.name, operand.view)));
+  QWEN_RETURN_IF_ERROR(verifyCollisions(isGroup));
+  for (const Operand &operand : operands)
+    if (operand.writes)
+      noteWritten(operand);
+  return verifyWorkspace(cpuWorkspaceBytes(args));
+}
+
+Status StepsVerifier::verifyOperand(const Operand &operand) {
+  const plan::Buffer &buffer = *plan.buffers()->Get(operand.buffer);
+  plan::BufferClass holds = classOf(operand.buffer);
+  switch (holds) {
+  case plan::BufferClass::Activation:
+    if (buffer.program() != static_cast<int64_t>(program))
+      return dataLoss("buffer {} belongs to program {}", operand.buffer,
+                      buffer.program());
+    if (step < buffer.first() || step > buffer.last())
+      return dataLoss("buffer {} lives from step {} to {}", operand.buffer,
+                      buffer.first(), buffer.last());
+    break;
+  case plan::BufferClass::Output:
+    break;
+  case plan::BufferClass::Input:
+    if (operand.writes)
+      return dataLoss("writes buffer {}, which is an input", operand.buffer);
+    return okStatus();
+  case plan::BufferClass::Workspace:
+    return dataLoss("buffer {} is workspace", operand.buffer);
+  default: // Persistent state: written by an earlier run or the trainer.
+    return okStatus();
+  }
+  if (operand.reads && !isWritten(operand))
+    return dataLoss("reads buffer {} where nothing has written it",
+                    operand.buffer);
+  return okStatus();
+}
+
+/// A written operand may share bytes with another one only where a group
+/// replaces an input in place: same view, element by element.
+Status StepsVerifier::verifyCollisions(bool isGroup) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand &out = operands[i];
+    if (!out.writes)
+      continue;
+    for (size_t j = 0; j < operands.size(); ++j) {
+      const Operand &other = operands[j];
+      if (j == i || other.buffer != out.buffer || (other.writes && j < i) ||
+          provenDisjoint(out.type, out.offset, other.type, other.offset))
+        continue;
+      bool inPlace = isGroup && !other.writes && other.offset == out.offset &&
+                     other.type == out.type;
+      if (!inPlace)
+        return dataLoss("operands {} (view {}) and {} (view {}) share bytes of "
+                        "buffer {}",
+                        out.name, out.view, other.name, other.view, out.buffer);
+    }
+  }
+  return okStatus();
+}
+
+Status StepsVerifier::verifyWorkspace(int64_t bytes) {
+  if (bytes <= 0)
+    return okStatus();
+  uint64_t has = plan.workspace() == noPlanId
+                     ? 0
+                     : plan.buffers()->Get(plan.workspace())->size();
+  if (uint64_t(bytes) > has)
+    return dataLoss("needs {} bytes of workspace, the plan has {}", bytes, has);
+  return okStatus();
+}
+
+/// Whether the distinct views written so far can cover the operand. Counts
+/// bytes in its address range, so a strided hole may go unseen, never the
+/// other way round.
+bool StepsVerifier::isWritten(const Operand &operand) const {
+  auto found = written.find(operand.buffer);
+  if (found == written.end())
+    return false;
+  int64_t begin = operand.offset;
+  int64_t end = begin + operand.type.extent() * dtypeBytes(operand.type.dtype);
+  int64_t bytes = 0;
+  for (const Written &w : found->second)
+    if (w.begin < end && w.end > begin)
+      bytes +=
+          std::min(w.bytes, std::min(w.end, end) - std::max(w.begin, begin));
+  return bytes >= operand.type.bytes();
+}
+
+void StepsVerifier::noteWritten(const Operand &operand) {
+  int64_t bytes = operand.type.bytes();
+  Written entry{operand.offset,
+                operand.offset +
+                    operand.type.extent() * dtypeBytes(operand.type.dtype),
+                bytes};
+  auto &list = written[operand.buffer];
+  if (std::find(list.begin(), list.end(), entry) == list.end())
+    list.push_back(entry);
+}
+
+} // namespace
+
+Status qwen::verifyPlanSteps(const plan::Plan &plan) {
+  std::unordered_set<std::string> symbols;
+  if (plan.code() && plan.code()->object()) {
+    if (plan.code()->target()->string_view() != plan.target()->string_view())
+      return dataLoss("code for target '{}' in a plan for '{}'",
+                      printable(plan.code()->target()->string_view()),
+                      printable(plan.target()->string_view()));
+    const auto &object = *plan.code()->object();
+    QWEN_ASSIGN_OR_RETURN(symbols, exportedFunctions(std::as_bytes(std::span(
+                                       object.data(), object.size()))));
+  }
+  StepsVerifier verifier(plan, symbols);
+  for (uint32_t i = 0; i < count(plan.programs()); ++i)
+    QWEN_RETURN_IF_ERROR(verifier.verify(i));
+  return okStatus();
+}

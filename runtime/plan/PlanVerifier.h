@@ -1,0 +1,37 @@
+//===- PlanVerifier.h - Meaning of a plan ----------------------*- C++ -*-===//
+//
+// The FlatBuffers verifier proves that offsets stay inside the file; this one
+// proves that the numbers make sense: every id names something, every view lies
+// in its buffer, no two live buffers share a byte, every kernel gets shapes
+// that it takes, nothing is read before it is written. After that a run needs
+// no check.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_RUNTIME_PLAN_PLANVERIFIER_H
+#define QWEN_RUNTIME_PLAN_PLANVERIFIER_H
+
+#include "qwen/Plan/plan_generated.h"
+#include "qwen/Support/Status.h"
+
+namespace qwen {
+
+/// Largest size, count or dimension that a plan may hold.
+inline constexpr int64_t planLimit = int64_t(1) << 40;
+
+/// Everything below, in order. FailedPrecondition for another version, target
+/// or number of ranks; DataLoss with an index for anything contradictory.
+Status verifyPlan(const plan::Plan &plan);
+
+/// Versions, target, world size, counts.
+Status verifyPlanHeader(const plan::Plan &plan);
+/// Arenas, buffers, types, views; no two live buffers overlap.
+Status verifyPlanMemory(const plan::Plan &plan);
+/// Parameter table and the inputs and outputs of programs.
+Status verifyPlanTables(const plan::Plan &plan);
+/// Every step of every program; needs the three above to hold.
+Status verifyPlanSteps(const plan::Plan &plan);
+
+} // namespace qwen
+
+#endif // QWEN_RUNTIME_PLAN_PLANVERIFIER_H
