@@ -42,6 +42,7 @@ def Kernel_StorageOp : Kernel_StructureOp<"storage", [Pure]> {
                        SymbolRefArrayAttr:$parameters);
   let results = (outs AnyMemRef:$buffer);
   let assemblyFormat = "$role $parameters attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
 }
 
 def Kernel_ViewOp : Kernel_StructureOp<"view", [Pure]> {
@@ -77,6 +78,8 @@ def Kernel_GroupFunctionOp : Kernel_StructureOp<"group_function",
                        DenseI64ArrayAttr:$column_sums);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+  let extraClassDeclaration = "::llvm::LogicalResult verifyBody();";
 }
 
 def Kernel_BinaryOp : Kernel_StructureOp<"binary", [Symbol]> {

@@ -18,19 +18,50 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "dialects/Qwen/QwenDialect.h.inc"
-#include "dialects/Qwen/QwenInterfaces.h.inc"
-#define GET_OP_CLASSES
-#include "dialects/Qwen/QwenOps.h.inc"
-
 namespace qwen {
+
+/// Largest dimension: row and column numbers are 32-bit in kernels.
+inline constexpr int64_t maxDimension = (int64_t(1) << 31) - 1;
+/// Largest number of elements: byte counts of many such tensors still fit in
+/// 63 bits.
+inline constexpr int64_t maxElements = int64_t(1) << 48;
+
+/// Bytes of all elements of a static shaped type.
+int64_t tensorBytes(mlir::Type type);
+/// Bytes of all operands and results of an op.
+int64_t touchedBytes(mlir::Operation *op);
+
+/// The type in which values of `element` accumulate: f64 for f64, else f32.
+mlir::Type wideType(mlir::Type element);
+
+/// The type of several parameters stacked along dimension 0 (the type itself
+/// for one). Null, with an error emitted at `op`, where a name is not a
+/// `qwen.parameter` or the types do not stack.
+mlir::RankedTensorType
+stackedParameterType(mlir::Operation *op, mlir::ArrayAttr parameters,
+                     mlir::SymbolTableCollection &symbolTable);
 
 /// Attaches derivative rules to the arith and math ops that models use.
 void registerArithDerivatives(mlir::DialectRegistry &registry);
 
-/// Bytes of all elements of a static shaped type.
-int64_t tensorBytes(mlir::Type type);
+namespace detail {
+llvm::LogicalResult verifyStaticTensors(mlir::Operation *op);
+} // namespace detail
+
+template <typename ConcreteType>
+class StaticTensors
+    : public mlir::OpTrait::TraitBase<ConcreteType, StaticTensors> {
+public:
+  static llvm::LogicalResult verifyTrait(mlir::Operation *op) {
+    return detail::verifyStaticTensors(op);
+  }
+};
 
 } // namespace qwen
+
+#include "dialects/Qwen/QwenDialect.h.inc"
+#include "dialects/Qwen/QwenInterfaces.h.inc"
+#define GET_OP_CLASSES
+#include "dialects/Qwen/QwenOps.h.inc"
 
 #endif // QWEN_DIALECTS_QWEN_QWEN_H

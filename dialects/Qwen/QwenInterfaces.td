@@ -39,7 +39,8 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
                     "for attention and gated delta of one full-length document.",
                     "int64_t", "getFlops">,
     InterfaceMethod<"Bytes of operands and results, each touched once.",
-                    "int64_t", "getBytes">,
+                    "int64_t", "getBytes", (ins), [{}],
+                    [{ return ::qwen::touchedBytes($_op); }]>,
   ];
 }
 

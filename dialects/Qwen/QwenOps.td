@@ -19,8 +19,14 @@ def Qwen_WideTensor : RankedTensorOf<[F32, F64]>;
 /// Token ids, labels, positions, document boundaries.
 def Qwen_IndexTensor : RankedTensorOf<[I32]>;
 
+/// Every tensor has a static shape whose dimensions lie in [1, 2^31); rank 0
+/// only where the op spreads or makes a scalar.
+def Qwen_StaticTensors : NativeOpTrait<"StaticTensors"> {
+  let cppNamespace = "::qwen";
+}
+
 class Qwen_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Qwen_Dialect, mnemonic, traits> {
+    : Op<Qwen_Dialect, mnemonic, !listconcat([Qwen_StaticTensors], traits)> {
   let hasVerifier = 1;
 }
 
@@ -253,7 +259,8 @@ def Qwen_CausalConv1dOp : Qwen_DiffOp<"causal_conv1d",
                        Qwen_IndexTensor:$cu_seqlens);
   let results = (outs Qwen_Tensor:$y);
   let assemblyFormat = [{
-    $x `,` $w `,` $cu_seqlens attr-dict `:`
+    $x `,` $w
+    custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($x) `,` type($w) `,` type($cu_seqlens) `->` type($y)
   }];
 }
@@ -264,7 +271,8 @@ def Qwen_CausalConv1dGradOp : Qwen_PureOp<"causal_conv1d_grad"> {
                        Qwen_IndexTensor:$cu_seqlens);
   let results = (outs Qwen_Tensor:$dx, Qwen_WideTensor:$dw);
   let assemblyFormat = [{
-    $x `,` $w `,` $dy `,` $cu_seqlens attr-dict `:`
+    $x `,` $w `,` $dy
+    custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($x) `,` type($w) `,` type($dy) `,` type($cu_seqlens) `->`
     type($dx) `,` type($dw)
   }];
@@ -285,7 +293,8 @@ def Qwen_GatedDeltaOp : Qwen_DiffOp<"gated_delta",
                        DefaultValuedAttr<I64Attr, "64">:$chunk);
   let results = (outs Qwen_Tensor:$o);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $g `,` $beta `,` $cu_seqlens attr-dict `:`
+    $q `,` $k `,` $v `,` $g `,` $beta
+    custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($g) `,` type($beta) `,`
     type($cu_seqlens) `->` type($o)
   }];
@@ -300,7 +309,8 @@ def Qwen_GatedDeltaGradOp : Qwen_PureOp<"gated_delta_grad"> {
   let results = (outs Qwen_Tensor:$dq, Qwen_Tensor:$dk, Qwen_Tensor:$dv,
                       Qwen_WideTensor:$dg, Qwen_Tensor:$dbeta);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $g `,` $beta `,` $dout `,` $cu_seqlens attr-dict `:`
+    $q `,` $k `,` $v `,` $g `,` $beta `,` $dout
+    custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($g) `,` type($beta) `,`
     type($dout) `,` type($cu_seqlens) `->` type($dq) `,` type($dk) `,`
     type($dv) `,` type($dg) `,` type($dbeta)
@@ -318,7 +328,8 @@ def Qwen_AttentionOp : Qwen_DiffOp<"attention"> {
                        Qwen_IndexTensor:$cu_seqlens, F64Attr:$scale);
   let results = (outs Qwen_Tensor:$o, Qwen_WideTensor:$lse);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $cu_seqlens attr-dict `:`
+    $q `,` $k `,` $v
+    custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($cu_seqlens) `->`
     type($o) `,` type($lse)
   }];
@@ -331,7 +342,8 @@ def Qwen_AttentionGradOp : Qwen_PureOp<"attention_grad"> {
                        Qwen_IndexTensor:$cu_seqlens, F64Attr:$scale);
   let results = (outs Qwen_Tensor:$dq, Qwen_Tensor:$dk, Qwen_Tensor:$dv);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $o `,` $lse `,` $dout `,` $cu_seqlens attr-dict `:`
+    $q `,` $k `,` $v `,` $o `,` $lse `,` $dout
+    custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($o) `,` type($lse) `,`
     type($dout) `,` type($cu_seqlens) `->` type($dq) `,` type($dk) `,` type($dv)
   }];

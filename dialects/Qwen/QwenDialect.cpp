@@ -1,0 +1,240 @@
+//===- QwenDialect.cpp - The qwen dialect: syntax and shapes --------------===//
+//
+// Registration, the custom syntax of groups and document boundaries, result
+// types, and the resolution of parameter names.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Qwen/Qwen.h"
+#include "dialects/Qwen/TypeRules.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace qwen;
+
+//===----------------------------------------------------------------------===//
+// Document boundaries
+//===----------------------------------------------------------------------===//
+
+/// Parses `, %cu_seqlens`. An op without its boundaries gets a message that
+/// says why it cannot do without them.
+static ParseResult
+parseDocumentBoundaries(OpAsmParser &parser,
+                        OpAsmParser::UnresolvedOperand &boundaries) {
+  if (failed(parser.parseOptionalComma()))
+    return parser.emitError(
+        parser.getCurrentLocation(),
+        "expected ',' and the document boundaries (cu_seqlens) as the last "
+        "operand: without them one packed document would leak into the next");
+  return parser.parseOperand(boundaries);
+}
+
+static void printDocumentBoundaries(OpAsmPrinter &printer, Operation *,
+                                    Value boundaries) {
+  printer << ", " << boundaries;
+}
+
+//===----------------------------------------------------------------------===//
+// Registration
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Qwen/QwenDialect.cpp.inc"
+#include "dialects/Qwen/QwenInterfaces.cpp.inc"
+#define GET_OP_CLASSES
+#include "dialects/Qwen/QwenOps.cpp.inc"
+
+void QwenDialect::initialize() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/Qwen/QwenOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Result types
+//===----------------------------------------------------------------------===//
+
+/// Runs a type rule on the operands and reports its errors at `location`.
+template <typename Op, typename Rule>
+static LogicalResult infer(std::optional<Location> location,
+                           ValueRange operands, Rule rule,
+                           SmallVectorImpl<Type> &results) {
+  SmallVector<RankedTensorType> types;
+  for (Value operand : operands) {
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    if (!type)
+      return failure();
+    types.push_back(type);
+  }
+  auto emit = [&] {
+    MLIRContext *context = operands[0].getContext();
+    return mlir::emitError(location.value_or(UnknownLoc::get(context)))
+           << "'" << Op::getOperationName() << "' op ";
+  };
+  RankedTensorType result = rule(emit, types);
+  if (!result)
+    return failure();
+  results.push_back(result);
+  return success();
+}
+
+#define QWEN_INFER(OpName, operandCount, rule)                                 \
+  LogicalResult OpName::inferReturnTypes(                                      \
+      MLIRContext *, std::optional<Location> location, ValueRange operands,    \
+      DictionaryAttr, OpaqueProperties, RegionRange,                           \
+      SmallVectorImpl<Type> &results) {                                        \
+    if (operands.size() != operandCount)                                       \
+      return failure();                                                        \
+    return infer<OpName>(location, operands, rule, results);                   \
+  }
+QWEN_INFER(LinearOp, 2, linearType)
+QWEN_INFER(EmbeddingOp, 2, embeddingType)
+QWEN_INFER(CausalConv1dOp, 3, causalConv1dType)
+QWEN_INFER(GatedDeltaOp, 6, gatedDeltaType)
+#undef QWEN_INFER
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+RankedTensorType
+qwen::stackedParameterType(Operation *op, ArrayAttr parameters,
+                           SymbolTableCollection &symbolTable) {
+  RankedTensorType first;
+  SymbolRefAttr firstName;
+  int64_t rows = 0;
+  for (Attribute attribute : parameters) {
+    auto name = cast<SymbolRefAttr>(attribute);
+    auto parameter = symbolTable.lookupNearestSymbolFrom<ParameterOp>(op, name);
+    if (!parameter) {
+      op->emitOpError() << name << " does not name a qwen.parameter";
+      return {};
+    }
+    auto type = dyn_cast<RankedTensorType>(parameter.getType());
+    // A parameter of another shape is that parameter's own error.
+    if (!type || !type.hasStaticShape() || type.getRank() == 0)
+      return {};
+    if (!first) {
+      first = type;
+      firstName = name;
+    } else if (type.getElementType() != first.getElementType() ||
+               type.getShape().drop_front() != first.getShape().drop_front()) {
+      op->emitOpError() << "stacks parameters that differ in more than their "
+                           "rows: "
+                        << firstName << " is " << first << ", but " << name
+                        << " is " << type;
+      return {};
+    }
+    rows += type.getDimSize(0);
+  }
+  if (!first) {
+    op->emitOpError() << "must name at least one parameter";
+    return {};
+  }
+  SmallVector<int64_t> shape(first.getShape());
+  shape[0] = rows;
+  return RankedTensorType::get(shape, first.getElementType());
+}
+
+LogicalResult
+GetParameterOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  RankedTensorType type =
+      stackedParameterType(*this, getParameters(), symbolTable);
+  if (!type)
+    return failure();
+  return expectType([&] { return emitOpError(); }, "value",
+                    getValue().getType(), type);
+}
+
+LogicalResult
+AccumulateGradOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  RankedTensorType type =
+      stackedParameterType(*this, getParameters(), symbolTable);
+  if (!type)
+    return failure();
+  return expectType([&] { return emitOpError(); }, "grad", getGrad().getType(),
+                    type.clone(wideType(type.getElementType())));
+}
+
+/// Each of `parameters` must exist; they need not stack.
+static LogicalResult verifyParameterList(Operation *op, ArrayAttr parameters,
+                                         SymbolTableCollection &symbolTable) {
+  if (parameters.empty())
+    return op->emitOpError() << "must name at least one parameter";
+  for (Attribute name : parameters)
+    if (!symbolTable.lookupNearestSymbolFrom<ParameterOp>(
+            op, cast<SymbolRefAttr>(name)))
+      return op->emitOpError() << name << " does not name a qwen.parameter";
+  return success();
+}
+
+LogicalResult GradNormOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyParameterList(*this, getParameters(), symbolTable);
+}
+
+LogicalResult AdamWOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyParameterList(*this, getParameters(), symbolTable);
+}
+
+//===----------------------------------------------------------------------===//
+// Group
+//===----------------------------------------------------------------------===//
+
+// (%a = %x : type, ...) domain = [..] attributes {..} -> types { body }
+ParseResult GroupOp::parse(OpAsmParser &parser, OperationState &result) {
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> inputs;
+  SMLoc inputsLoc = parser.getCurrentLocation();
+  auto parseInput = [&]() -> ParseResult {
+    if (parser.parseArgument(arguments.emplace_back()) || parser.parseEqual() ||
+        parser.parseOperand(inputs.emplace_back()) ||
+        parser.parseColonType(arguments.back().type))
+      return failure();
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseInput))
+    return failure();
+
+  if (parser.parseKeyword("domain") || parser.parseEqual())
+    return failure();
+  auto domain = dyn_cast_or_null<DenseI64ArrayAttr>(
+      DenseI64ArrayAttr::parse(parser, Type()));
+  if (!domain)
+    return failure();
+  result.addAttribute(getDomainAttrName(result.name), domain);
+  if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
+      parser.parseOptionalArrowTypeList(result.types))
+    return failure();
+
+  SmallVector<Type> types;
+  for (const OpAsmParser::Argument &argument : arguments)
+    types.push_back(argument.type);
+  if (parser.resolveOperands(inputs, types, inputsLoc, result.operands))
+    return failure();
+  Region *body = result.addRegion();
+  if (parser.parseRegion(*body, arguments))
+    return failure();
+  ensureTerminator(*body, parser.getBuilder(), result.location);
+  return success();
+}
+
+void GroupOp::print(OpAsmPrinter &printer) {
+  printer << "(";
+  llvm::interleaveComma(llvm::zip_equal(getBody().getArguments(), getInputs()),
+                        printer, [&](auto pair) {
+                          auto [argument, input] = pair;
+                          printer << argument << " = " << input << " : "
+                                  << input.getType();
+                        });
+  printer << ") domain = ";
+  getDomainAttr().print(printer);
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {getDomainAttrName()});
+  printer.printOptionalArrowTypeList(getResultTypes());
+  printer << " ";
+  printer.printRegion(getBody(), /*printEntryBlockArgs=*/false,
+                      /*printBlockTerminators=*/true);
+}
