@@ -110,8 +110,8 @@ void OperandRules::anyRank(std::string_view name, const BufferType &type,
 void OperandRules::operand(std::string_view name, const BufferType &type,
                            int rank, std::initializer_list<DType> dtypes,
                            Layout layout) {
-  require(type.rank == rank, "operand '{}': expected rank {}, found {}", name,
-          rank, toString(type));
+  require(type.rank == rank, "operand '{}': expected rank {}, found rank {}",
+          name, rank, type.rank);
   if (ok())
     anyRank(name, type, dtypes, layout);
 }
