@@ -1,0 +1,55 @@
+//===- Random.h - Counter-based random numbers -----------------*- C++ -*-===//
+//
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011). A number is a pure function of what it is for, so the order of
+// work, threads and restarts cannot change it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_SUPPORT_RANDOM_H
+#define QWEN_SUPPORT_RANDOM_H
+
+#include <array>
+#include <cstdint>
+
+namespace qwen {
+
+/// What a random number is for; numbers of different uses are independent.
+enum class RandomUse : uint32_t {
+  Initialization = 1,
+  Shuffle = 2,
+  StochasticRounding = 3,
+};
+
+/// Philox4x32 with ten rounds: 128 random bits of a counter under a key.
+constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                             std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    uint64_t a = uint64_t(0xD2511F53u) * counter[0];
+    uint64_t b = uint64_t(0xCD9E8D57u) * counter[2];
+    counter = {uint32_t(b >> 32) ^ counter[1] ^ key[0], uint32_t(b),
+               uint32_t(a >> 32) ^ counter[3] ^ key[1], uint32_t(a)};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+/// 128 random bits for element `index` of stream (`a`, `b`), e.g. of a step and
+/// a tensor.
+constexpr std::array<uint32_t, 4> randomBits(uint32_t seed, RandomUse use,
+                                             uint32_t a, uint32_t b,
+                                             uint64_t index) {
+  return philox4x32({uint32_t(index), uint32_t(index >> 32), a, b},
+                    {seed, static_cast<uint32_t>(use)});
+}
+
+/// A double strictly between 0 and 1 from 64 random bits.
+constexpr double toUnitInterval(uint32_t high, uint32_t low) {
+  uint64_t bits = (uint64_t(high) << 32 | low) >> 12;
+  return (double(bits) + 0.5) * 0x1p-52;
+}
+
+} // namespace qwen
+
+#endif // QWEN_SUPPORT_RANDOM_H
