@@ -56,6 +56,8 @@ static uint16_t toF16(double value) {
   // Halfway between the largest half, 65504, and what would follow it.
   if (magnitude >= 65520)
     return sign | 0x7c00;
+  if (magnitude == 0)
+    return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   // Spacing of halves around the value; 2^-24 in the subnormal range.

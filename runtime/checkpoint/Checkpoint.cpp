@@ -23,17 +23,17 @@ std::string qwen::listFirst(std::span<const std::string> names, size_t most) {
   return text;
 }
 
-/// One line out of several findings.
-static Status reportAll(const std::string &where, std::string_view what,
-                        std::vector<std::string> problems) {
+/// One line out of all disagreements of an index with its shards.
+static Status reportMismatches(const std::string &indexPath,
+                               std::vector<std::string> problems) {
   constexpr size_t most = 8;
   size_t count = problems.size();
   if (count > most)
     problems.resize(most);
   std::string rest =
       count > most ? fmt::format("; and {} more", count - most) : "";
-  return dataLoss("{}: {} {}{}: {}{}", where, count, what,
-                  count == 1 ? "" : "s", fmt::join(problems, "; "), rest);
+  return dataLoss("'{}': {} mismatch{}: {}{}", indexPath, count,
+                  count == 1 ? "" : "es", fmt::join(problems, "; "), rest);
 }
 
 static bool exists(const std::string &path) {
@@ -156,8 +156,7 @@ Status Checkpoint::openShards(const std::string &indexPath) {
        compareWithIndex(weightMap, parts, unreadable, totalSize))
     problems.push_back(std::move(problem));
   if (!problems.empty())
-    return reportAll(fmt::format("'{}'", indexPath), "mismatch",
-                     std::move(problems));
+    return reportMismatches(indexPath, std::move(problems));
   return okStatus();
 }
 

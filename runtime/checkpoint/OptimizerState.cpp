@@ -32,7 +32,11 @@ Status qwen::saveOptimizerState(const std::string &directory,
   std::vector<TensorSource> tensors;
   for (const ParameterView &parameter : parameters) {
     const StoredTensor *stored = checkpointTypes.find(parameter.name);
-    bool exact = !stored || !holdsExactly(stored->dtype, parameter.value.dtype);
+    // A file type other than the parameter's was written from the master.
+    bool exact =
+        !stored || !holdsExactly(stored->dtype, parameter.value.dtype) ||
+        (parameter.master.data &&
+         stored->dtype != fileDTypeOf(parameter.value.dtype));
     visitState(
         parameter, exact, [&](const std::string &name, const Buffer &buffer) {
           tensors.push_back(

@@ -1,0 +1,94 @@
+//===- FileTest.cpp - Files and their publication -------------------------===//
+
+#include "runtime/support/File.h"
+#include "TemporaryFolder.h"
+#include "qwen/Plan/Buffer.h"
+#include "runtime/support/Publish.h"
+
+#include <unistd.h>
+
+using namespace qwen;
+
+TEST(FileTest, MapsContentAndEmptyFile) {
+  TemporaryFolder folder;
+  writeFile(folder / "a", "hello");
+  auto file = MappedFile::open(folder / "a");
+  ASSERT_OK(file.status());
+  EXPECT_EQ(file->bytes().size(), 5u);
+  MappedFile moved = std::move(file).value();
+  EXPECT_EQ(static_cast<char>(moved.bytes()[4]), 'o');
+  writeFile(folder / "empty", "");
+  auto empty = MappedFile::open(folder / "empty");
+  ASSERT_OK(empty.status());
+  EXPECT_TRUE(empty->bytes().empty());
+}
+
+TEST(FileTest, NamesPathAndReason) {
+  TemporaryFolder folder;
+  auto missing = MappedFile::open(folder / "none");
+  EXPECT_EQ(missing.status().code(), StatusCode::NotFound);
+  EXPECT_ERROR(missing.status(), (folder / "none") + "': No such file");
+  EXPECT_ERROR(MappedFile::open(folder.path).status(), "not a regular file");
+  EXPECT_ERROR(OutputFile::create(folder / "no/such").status(),
+               "cannot create");
+  writeFile(folder / "long", "0123456789");
+  EXPECT_ERROR(readTextFile(folder / "long", 9).status(), "at most 9");
+}
+
+TEST(PublishTest, ReplacesWholeFile) {
+  TemporaryFolder folder;
+  ASSERT_OK(publishFile(folder / "f", "one"));
+  ASSERT_OK(publishFile(folder / "f", "two"));
+  EXPECT_EQ(readFile(folder / "f"), "two");
+  auto entries = std::filesystem::directory_iterator(folder.path);
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(PublishTest, FolderAppearsOnlyWhenPublished) {
+  TemporaryFolder folder;
+  {
+    auto pending = PendingDirectory::create(folder.path, "result");
+    ASSERT_OK(pending.status());
+    writeFile(pending->path() + "/x", "1");
+    EXPECT_FALSE(std::filesystem::exists(folder / "result"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path)) << "abandoned, removed";
+  for (const char *content : {"1", "2"}) {
+    auto pending = PendingDirectory::create(folder.path, "result");
+    ASSERT_OK(pending.status());
+    writeFile(pending->path() + "/x", content);
+    ASSERT_OK(pending->publish());
+    EXPECT_EQ(readFile(folder / "result/x"), content);
+  }
+  auto entries = std::filesystem::directory_iterator(folder.path);
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(PublishTest, WritableChecks) {
+  TemporaryFolder folder;
+  ASSERT_OK(checkWritableDirectory(folder / "a/b/c"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "a")) << "only asked";
+  ASSERT_OK(ensureWritableDirectory(folder / "a/b/c"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "a/b/c"));
+  writeFile(folder / "file", "x");
+  EXPECT_ERROR(checkWritableDirectory(folder / "file/sub"), "not a folder");
+  EXPECT_ERROR(ensureWritableDirectory(folder / "file/sub"), "cannot create");
+}
+
+TEST(PublishTest, NamesAMissingPermission) {
+  TemporaryFolder folder;
+  ASSERT_OK(ensureWritableDirectory(folder / "a"));
+  if (::geteuid() == 0)
+    GTEST_SKIP() << "root may write everywhere";
+  std::filesystem::permissions(folder / "a", std::filesystem::perms(0555));
+  EXPECT_ERROR(checkWritableDirectory(folder / "a/new"), "Permission denied");
+  std::filesystem::permissions(folder / "a", std::filesystem::perms(0755));
+}
+
+TEST(BufferTest, TextForm) {
+  BufferType type{DType::BF16, 2, {4, 8}, {8, 1}};
+  EXPECT_EQ(toString(type), "bf16[4, 8]");
+  type.strides[0] = 16;
+  EXPECT_EQ(toString(type), "bf16[4, 8] strides [16, 1]");
+  EXPECT_EQ(toString(BufferType{}), "f32[]");
+}
