@@ -35,6 +35,11 @@ struct Operand {
   bool reads, writes;
 };
 
+/// Bytes of the address range that a view covers at most.
+int64_t coveredBytes(const BufferType &type) {
+  return std::min(type.bytes(), type.extent() * dtypeBytes(type.dtype));
+}
+
 /// A view that some launch of the program wrote.
 struct Written {
   int64_t begin, end, bytes;
@@ -220,11 +225,11 @@ bool StepsVerifier::isWritten(const Operand &operand) const {
     if (w.begin < end && w.end > begin)
       bytes +=
           std::min(w.bytes, std::min(w.end, end) - std::max(w.begin, begin));
-  return bytes >= operand.type.bytes();
+  return bytes >= coveredBytes(operand.type);
 }
 
 void StepsVerifier::noteWritten(const Operand &operand) {
-  int64_t bytes = operand.type.bytes();
+  int64_t bytes = coveredBytes(operand.type);
   Written entry{operand.offset,
                 operand.offset +
                     operand.type.extent() * dtypeBytes(operand.type.dtype),
