@@ -167,7 +167,7 @@ void qwen::loadElements(FileDType from, std::span<const std::byte> file,
     withFormat(fileDTypeOf(live.dtype), [&](auto target) {
       using Source = decltype(source);
       using Target = decltype(target);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (count > 1 << 16)
       for (int64_t i = 0; i < count; ++i)
         writeAt(out, i,
                 Target::store(Source::load(
@@ -190,7 +190,7 @@ void qwen::storeElements(const ConstBuffer &live, int64_t first, int64_t count,
       using Source = decltype(source);
       using Target = decltype(target);
       using TargetBits = typename Target::Bits;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (count > 1 << 16)
       for (int64_t i = 0; i < count; ++i) {
         auto value = readAt<typename Source::Bits>(data, first + i);
         TargetBits stored = Target::store(Source::load(value));
@@ -214,7 +214,8 @@ int64_t qwen::firstNonFinite(const ConstBuffer &live) {
   int64_t first = count;
   withFormat(fileDTypeOf(live.dtype), [&](auto format) {
     using Live = decltype(format);
-#pragma omp parallel for schedule(static) reduction(min : first)
+#pragma omp parallel for schedule(static)                                      \
+    reduction(min : first) if (count > 1 << 16)
     for (int64_t i = 0; i < count; ++i)
       if (!std::isfinite(Live::load(readAt<typename Live::Bits>(data, i))))
         first = std::min(first, i);
