@@ -100,7 +100,8 @@ template <typename T> struct GemmSlot {
   GemmSlot(Carver &carver, const GemmTiling &tiling)
       : a(carver.take<T>(std::max(tiling.rows * padded(tiling.depth),
                                   padded(tiling.rows) * tiling.depth))),
-        b(carver.take<T>(tiling.depth * padded(tiling.cols))),
+        // Whole panels of 32 columns, whatever the type.
+        b(carver.take<T>(tiling.depth * ceilDiv(tiling.cols, 32) * 32)),
         c(carver.take<T>(tiling.rows * padded(tiling.cols))) {}
 };
 

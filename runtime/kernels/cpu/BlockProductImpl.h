@@ -1,0 +1,104 @@
+//===- BlockProductImpl.h - Register tiles of blockProduct -----*- C++ -*-===//
+//
+// Included once for each instruction set, by a file that is compiled for it and
+// defines `vectorBytes` and `tileRows`. Everything here has internal linkage:
+// an inline function that two of those files shared could end up in the
+// program in the version that an older machine cannot run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/cpu/BlockProduct.h"
+
+namespace qwen::cpu {
+namespace {
+
+template <typename T> struct VectorOf {
+  typedef T type
+      __attribute__((vector_size(vectorBytes), aligned(sizeof(T)), may_alias));
+};
+template <typename T> using Vector = typename VectorOf<T>::type;
+template <typename T>
+constexpr int64_t lanes = vectorBytes / static_cast<int64_t>(sizeof(T));
+
+/// M rows by V vectors of c, held in registers over all of k.
+template <typename T, int M, int V, bool subtract>
+[[gnu::always_inline]] inline void
+tileLoop(int64_t k, const T *a, int64_t rowStride, int64_t depthStride,
+         const T *b, int64_t ldb, Vector<T> (&sums)[M][V]) {
+  for (int64_t depth = 0; depth < k; ++depth) {
+    Vector<T> right[V];
+    for (int v = 0; v < V; ++v)
+      right[v] = *reinterpret_cast<const Vector<T> *>(b + v * lanes<T>);
+    for (int i = 0; i < M; ++i) {
+      T left = a[i * rowStride];
+      for (int v = 0; v < V; ++v)
+        if constexpr (subtract)
+          sums[i][v] -= left * right[v];
+        else
+          sums[i][v] += left * right[v];
+    }
+    a += depthStride;
+    b += ldb;
+  }
+}
+
+template <typename T, int M, int V>
+void tile(int64_t k, const BlockOperands<T> &o, const T *a, const T *b, T *c,
+          Update update) {
+  Vector<T> sums[M][V];
+  for (int i = 0; i < M; ++i)
+    for (int v = 0; v < V; ++v)
+      sums[i][v] = update == Update::Set ? Vector<T>{}
+                                         : *reinterpret_cast<const Vector<T> *>(
+                                               c + i * o.ldc + v * lanes<T>);
+  if (update == Update::Subtract)
+    tileLoop<T, M, V, true>(k, a, o.rowStride, o.depthStride, b, o.ldb, sums);
+  else
+    tileLoop<T, M, V, false>(k, a, o.rowStride, o.depthStride, b, o.ldb, sums);
+  for (int i = 0; i < M; ++i)
+    for (int v = 0; v < V; ++v)
+      *reinterpret_cast<Vector<T> *>(c + i * o.ldc + v * lanes<T>) = sums[i][v];
+}
+
+/// Rows [0, m) of one column strip, m below the full tile.
+template <typename T, int M, int V>
+void tailTile(int64_t m, int64_t k, const BlockOperands<T> &o, const T *a,
+              const T *b, T *c, Update update) {
+  if constexpr (M > 0) {
+    if (m == M)
+      return tile<T, M, V>(k, o, a, b, c, update);
+    return tailTile<T, M - 1, V>(m, k, o, a, b, c, update);
+  }
+}
+
+template <typename T, int V>
+void strip(int64_t m, int64_t k, const BlockOperands<T> &o, const T *b, T *c,
+           Update update) {
+  const T *a = o.a;
+  int64_t i = 0;
+  for (; i + tileRows <= m; i += tileRows) {
+    tile<T, tileRows, V>(k, o, a, b, c, update);
+    a += tileRows * o.rowStride;
+    c += tileRows * o.ldc;
+  }
+  tailTile<T, tileRows - 1, V>(m - i, k, o, a, b, c, update);
+}
+
+template <typename T>
+void product(int64_t m, int64_t n, int64_t k, const BlockOperands<T> &o,
+             Update update) {
+  constexpr int64_t wide = 2 * lanes<T>;
+  for (int64_t panel = 0; panel * panelCols<T> < n; ++panel) {
+    const T *b = o.b + panel * o.panelStride;
+    int64_t begin = panel * panelCols<T>;
+    int64_t end = begin + panelCols<T> < n ? begin + panelCols<T> : n;
+    int64_t j = begin;
+    for (; j + wide <= end; j += wide)
+      strip<T, 2>(m, k, o, b + (j - begin), o.c + j, update);
+    for (; j < end; j += lanes<T>)
+      strip<T, 1>(m, k, o, b + (j - begin), o.c + j, update);
+  }
+}
+
+} // namespace
+} // namespace qwen::cpu
