@@ -449,7 +449,9 @@ def Qwen_YieldOp : Op<Qwen_Dialect, "yield",
   let summary = "Results of a group";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-  let builders = [OpBuilder<(ins), [{}]>];
+  // The form that an implicit terminator needs.
+  let builders = [OpBuilder<(ins),
+      [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
 }
 
 #endif // QWEN_OPS

@@ -1,0 +1,24 @@
+# Tests of the compiler: each file's RUN lines call tools of this build.
+import os
+
+import lit.formats
+from lit.llvm import llvm_config
+
+config.name = "qwen"
+config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = config.obj_root
+
+llvm_config.with_system_environment(["HOME", "TMP", "TEMP"])
+llvm_config.use_default_substitutions()  # FileCheck, not, count
+config.substitutions.append(("%models", os.path.join(config.qwen_source_dir, "models")))
+
+tools = ["qwen-opt", "qwen-import", "qwenc", "qwen-plan"]
+tool_dirs = [os.path.join(config.qwen_binary_dir, "tools", tool) for tool in tools]
+llvm_config.add_tool_substitutions(
+    [tool for tool in tools if any(os.path.exists(os.path.join(d, tool)) for d in tool_dirs)],
+    tool_dirs,
+)
+llvm_config.add_tool_substitutions(["split-file"], [config.llvm_tools_dir])
