@@ -32,6 +32,8 @@ public:
 };
 
 inline void writeFile(const std::string &path, const std::string &content) {
+  // Overwriting in place makes some file systems wait for the disk.
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary) << content;
 }
 
