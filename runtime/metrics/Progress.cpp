@@ -1,0 +1,84 @@
+//===- Progress.cpp - The line that shows how training goes ---------------===//
+
+#include "runtime/metrics/Progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fmt/format.h>
+#include <unistd.h>
+
+using namespace qwen;
+
+std::string qwen::formatDuration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0)
+    return "?";
+  auto whole = static_cast<int64_t>(std::llround(std::min(seconds, 1e15)));
+  int64_t hours = whole / 3600, minutes = whole / 60 % 60;
+  if (hours > 0)
+    return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+std::string qwen::formatBytes(double bytes) {
+  constexpr std::array<const char *, 5> units = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < units.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes)
+                   : fmt::format("{:.2f} {}", bytes, units[unit]);
+}
+
+std::string qwen::formatStep(const StepReport &report) {
+  std::string text = fmt::format(
+      "step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.3g}  {:.0f} tokens/s",
+      report.step, report.totalSteps, report.loss, report.gradNorm,
+      report.learningRate, report.tokensPerSecond);
+  if (report.mfu)
+    text += fmt::format("  MFU {:.1f}%", *report.mfu * 100);
+  return text + "  ETA " + formatDuration(report.secondsLeft);
+}
+
+Progress::Progress(std::FILE *out, int64_t plainEvery)
+    : out(out), plainEvery(std::max<int64_t>(plainEvery, 1)),
+      terminal(::isatty(::fileno(out)) == 1) {}
+
+Progress::~Progress() {
+  if (lineOpen)
+    fmt::print(out, "\n");
+  std::fflush(out);
+}
+
+void Progress::clear() {
+  if (lineOpen)
+    fmt::print(out, "\r\x1b[K");
+  lineOpen = false;
+}
+
+void Progress::step(const StepReport &report) {
+  if (terminal) {
+    fmt::print(out, "\r{}\x1b[K", formatStep(report));
+    lineOpen = true;
+  } else if (first || report.step % plainEvery == 0 ||
+             report.step == report.totalSteps) {
+    fmt::print(out, "{}\n", formatStep(report));
+  }
+  first = false;
+  std::fflush(out);
+}
+
+void Progress::line(std::string_view text) {
+  clear();
+  fmt::print(out, "{}\n", text);
+  std::fflush(out);
+}
+
+void Progress::activity(std::string_view text) {
+  if (!terminal)
+    return;
+  fmt::print(out, "\r{}\x1b[K", text);
+  std::fflush(out);
+  lineOpen = true;
+}
