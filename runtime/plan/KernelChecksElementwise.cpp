@@ -7,6 +7,7 @@
 #include "qwen/Plan/KernelChecks.h"
 
 #include "CheckHelpers.h"
+#include "qwen/Plan/Scratch.h"
 
 #include <algorithm>
 
@@ -38,6 +39,10 @@ Status qwen::checkKernel(const GroupArgs &args) {
   rules.require(args.flopsPerRow >= 0,
                 "expected flops_per_row of at least 0, found {}",
                 args.flopsPerRow);
+  int64_t operands = outputs + static_cast<int64_t>(args.inputs.size());
+  rules.require(operands <= maxGroupOperands,
+                "expected at most {} operands, found {}", maxGroupOperands,
+                operands);
   auto anyElement = {DType::F32, DType::BF16, DType::F64, DType::I32};
   for (size_t i = 0; i < args.inputs.size(); ++i)
     rules.anyRank(fmt::format("inputs[{}]", i), args.inputs[i], anyElement,

@@ -360,6 +360,9 @@ private:
 // Groups and the optimizer
 //===----------------------------------------------------------------------===//
 
+/// Most operands of a group.
+inline constexpr int64_t maxGroupOperands = 256;
+
 /// Column sums of all blocks of a group.
 struct GroupScratch {
   std::byte *partials;

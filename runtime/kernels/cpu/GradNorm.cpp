@@ -1,0 +1,57 @@
+//===- GradNorm.cpp - Global gradient norm ---------------------*- C++ -*-===//
+//
+// kernel.grad_norm.
+//
+//===----------------------------------------------------------------------===//
+
+#include "HyperParameters.h"
+#include "Parallel.h"
+#include "Storage.h"
+#include "VectorMath.h"
+#include "runtime/kernels/cpu/Kernels.h"
+
+#include <cmath>
+
+using namespace qwen;
+using namespace qwen::cpu;
+
+/// Sum of squares in float64, over a fixed number of lanes.
+template <typename T> static double sumOfSquares(const T *x, int64_t n) {
+  double lanes[sumLanes] = {};
+  int64_t whole = n / sumLanes * sumLanes;
+  for (int64_t i = 0; i < whole; i += sumLanes)
+    for (int64_t lane = 0; lane < sumLanes; ++lane) {
+      double value = x[i + lane];
+      lanes[lane] += value * value;
+    }
+  for (int64_t i = whole; i < n; ++i)
+    lanes[i - whole] += static_cast<double>(x[i]) * x[i];
+  return foldLanes(lanes);
+}
+
+void qwen::cpu::launch(const GradNormArgs &args, const LaunchContext &context) {
+  Carver carver(context.workspace.data());
+  GradNormScratch scratch(carver, args);
+  int64_t first = 0;
+  for (const ConstBuffer &grad : args.grads) {
+    int64_t elements = grad.elements();
+    parallelBlocks(elements, gradNormBlock, [&](int64_t begin, int64_t end) {
+      withWide(grad.dtype, [&](auto tag) {
+        scratch.partials[first + begin / gradNormBlock] =
+            sumOfSquares(grad.as<decltype(tag)>() + begin, end - begin);
+      });
+    });
+    first += ceilDiv(elements, gradNormBlock);
+  }
+  double total = 0;
+  for (int64_t i = 0; i < scratch.blocks; ++i)
+    total += scratch.partials[i];
+
+  double norm = std::sqrt(total);
+  double limit = HyperParameters(args.hyper).maxGradNorm;
+  double clip = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+  writeScalar(args.stats, statsNorm, norm);
+  writeScalar(args.stats, statsClip, clip);
+  writeScalar(args.stats, statsFinite, std::isfinite(norm) ? 1 : 0);
+  writeScalar(args.stats, statsUnused, 0);
+}
