@@ -445,8 +445,8 @@ def Qwen_GroupOp : Qwen_Op<"group",
 }
 
 def Qwen_YieldOp : Op<Qwen_Dialect, "yield",
-    [Pure, Terminator, ReturnLike, HasParent<"GroupOp">]> {
-  let summary = "Results of a group";
+    [Pure, Terminator, ReturnLike]> {
+  let summary = "Results of a qwen.group or kernel.group_function";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   // The form that an implicit terminator needs.

@@ -120,6 +120,6 @@ Expected<std::string> qwen::compileToSharedObject(Module &module,
   SmallString<0> object;
   raw_svector_ostream os(object);
   if (Error error = emitObject(module, **machine, os))
-    return std::move(error);
+    return error;
   return link(object);
 }
