@@ -76,6 +76,18 @@ class TokenFileTest(PrepareTest):
             self.assertEqual(other.mask.tolist(), whole.mask.tolist())
             self.assertEqual(other.offsets.tolist(), whole.offsets.tolist())
 
+    def test_long_texts_are_encoded_in_pieces_that_do_not_show(self):
+        text = "".join(
+            f"{word}{end}"
+            for end in ("\n", "\n\n", " \n", "\n ", ".\n", "\r\n", "\n'")
+            for word in ("the user", "12", "s ", "(it)", "<|im_end|>")
+        ) * 3
+        whole = self.prepare_rows([{"text": text}, {"text": text[:40]}])
+        with mock.patch("qwen_prepare.tokenizer._LONG_TEXT", 3):
+            found = self.prepare_rows([{"text": text}, {"text": text[:40]}])
+        self.assertEqual(found.tokens.tolist(), whole.tokens.tolist())
+        self.assertEqual(found.offsets.tolist(), whole.offsets.tolist())
+
     def test_post_processor_of_the_tokenizer_changes_nothing(self):
         """Some add tokens or trim the offsets that masks are made of."""
         expected = self.prepare_rows(ROWS)

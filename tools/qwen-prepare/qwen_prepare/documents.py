@@ -17,7 +17,7 @@ from .masks import (
 )
 from .sources import Row
 from .template import Rendered
-from .tokenizer import TURN_BEGIN, TURN_END, ChatTokenizer
+from .tokenizer import TURN_BEGIN, TURN_END, ChatTokenizer, cut_text
 
 # Batches are cut by characters as well as rows, so that a batch of long
 # documents does not take gigabytes of encodings.
@@ -231,31 +231,33 @@ class Preparer:
 
     def _encode(self, batch: list, as_text: bool) -> Iterator[tuple]:
         """Yields (ids, mask) for each of the batch; encodes it at once."""
-        groups: dict = {"chat": [], "text": [], "literal text": []}
         kinds = [_encoding_kind(pending, as_text) for pending in batch]
+        groups: dict = {"chat": [], "text": [], "literal text": []}
+        pieces: list = []
         for kind, pending in zip(kinds, batch):
+            # A chat is encoded whole: its offsets are needed.
+            whole = kind in ("chat", "pieces")
+            pieces.append([pending.text] if whole else cut_text(pending.text))
             if kind in groups:
-                groups[kind].append(pending.text)
+                groups[kind] += pieces[-1]
         tokenizer = self.tokenizer
         # The fast variant does not follow offsets, which text does not need.
-        encodings = {
-            "chat": tokenizer.encoder.encode_batch(
-                groups["chat"], add_special_tokens=False
-            ),
-            "text": tokenizer.encoder.encode_batch_fast(
-                groups["text"], add_special_tokens=False
-            ),
-            "literal text": tokenizer.literal_encoder.encode_batch_fast(
-                groups["literal text"], add_special_tokens=False
-            ),
+        encode = {
+            "chat": tokenizer.encoder.encode_batch,
+            "text": tokenizer.encoder.encode_batch_fast,
+            "literal text": tokenizer.literal_encoder.encode_batch_fast,
         }
-        streams = {kind: iter(group) for kind, group in encodings.items()}
-        for kind, pending in zip(kinds, batch):
-            if kind in streams:
-                encoding = next(streams[kind])
-                yield encoding.ids, _mask_of(pending, encoding)
-            else:
+        streams = {
+            kind: iter(encode[kind](texts, add_special_tokens=False))
+            for kind, texts in groups.items()
+        }
+        for kind, pending, texts in zip(kinds, batch, pieces):
+            if kind == "pieces":
                 yield self._encode_pieces(pending)
+                continue
+            encodings = [next(streams[kind]) for _ in texts]
+            ids = [i for encoding in encodings for i in encoding.ids]
+            yield ids, _mask_of(pending, encodings)
 
     def _encode_pieces(self, pending: _Pending) -> tuple:
         try:
@@ -314,10 +316,10 @@ def _encoding_kind(pending: _Pending, as_text: bool) -> str:
     return "pieces" if pending.literals and as_text else "chat"
 
 
-def _mask_of(pending: _Pending, encoding) -> np.ndarray:
+def _mask_of(pending: _Pending, encodings: list) -> np.ndarray:
     if pending.spans is None:
-        return np.ones(len(encoding), np.uint8)
-    return mask_of_encoding(encoding, pending.spans, len(pending.text))
+        return np.ones(sum(map(len, encodings)), np.uint8)
+    return mask_of_encoding(encodings[0], pending.spans, len(pending.text))
 
 
 def _check_encodable(text: str):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from .template import ChatTemplate
 TURN_BEGIN = "<|im_start|>"
 TURN_END = "<|im_end|>"
 DOCUMENT_END = "<|endoftext|>"
+
+# An encoding takes about a hundred times the memory of its text.
+_LONG_TEXT = 1 << 20
+_LINE_END = re.compile(r"\S\n(?=\S)")
 
 
 @dataclass
@@ -137,6 +142,24 @@ class ChatTokenizer:
                 f"the text holds {token}, which this tokenizer cannot encode "
                 "as ordinary text (the token is not marked special)"
             )
+
+
+def cut_text(text: str) -> list:
+    """Pieces of a long text that can be encoded on their own.
+
+    The cuts are behind single line feeds between other characters. There the
+    rules for words that byte-level tokenizers use always end a word, so the
+    pieces have the tokens that the whole text has.
+    """
+    pieces: list = []
+    begin = 0
+    while len(text) - begin > _LONG_TEXT:
+        match = _LINE_END.search(text, begin + _LONG_TEXT)
+        if match is None:
+            break
+        pieces.append(text[begin : match.end()])
+        begin = match.end()
+    return [*pieces, text[begin:]]
 
 
 def _load(data: bytes, path: Path) -> tokenizers.Tokenizer:
