@@ -50,10 +50,7 @@ LogicalResult approximateMath(ModuleOp module) {
 struct CompileGroupsPass : impl::CompileGroupsPassBase<CompileGroupsPass> {
   using impl::CompileGroupsPassBase<CompileGroupsPass>::CompileGroupsPassBase;
 
-  LogicalResult toLLVMDialect(ModuleOp groups) {
-    if (failed(approximateMath(groups)))
-      return failure();
-    OpPassManager pm(ModuleOp::getOperationName());
+  static void buildPipeline(OpPassManager &pm) {
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());
     pm.addPass(createSCFToControlFlowPass());
@@ -63,6 +60,20 @@ struct CompileGroupsPass : impl::CompileGroupsPassBase<CompileGroupsPass> {
     pm.addPass(createConvertControlFlowToLLVMPass());
     pm.addPass(createConvertFuncToLLVMPass());
     pm.addPass(createReconcileUnrealizedCastsPass());
+  }
+
+  /// The nested pipeline's dialects must be loaded before it runs.
+  void getDependentDialects(DialectRegistry &registry) const override {
+    OpPassManager pm(ModuleOp::getOperationName());
+    buildPipeline(pm);
+    pm.getDependentDialects(registry);
+  }
+
+  LogicalResult toLLVMDialect(ModuleOp groups) {
+    if (failed(approximateMath(groups)))
+      return failure();
+    OpPassManager pm(ModuleOp::getOperationName());
+    buildPipeline(pm);
     return runPipeline(pm, groups);
   }
 

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/TypeUtilities.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace qwen;
 
@@ -73,14 +75,35 @@ static Value emitSigmoid(OpBuilder &b, Location loc, Value x) {
   return arith::DivFOp::create(b, loc, numerator, d);
 }
 
+/// log(1 + x). The f32 polynomial is accurate near 0; for f64 the upstream
+/// lowering is log(1 + x) itself, so Kahan's correction x / ((1 + x) - 1) of
+/// the rounding in 1 + x comes on top.
+static Value emitLog1p(OpBuilder &b, Location loc, Value x) {
+  Type type = x.getType();
+  if (!getElementTypeOrSelf(type).isF64())
+    return math::Log1pOp::create(b, loc, x);
+  Value one = splat(b, loc, type, 1.0);
+  Value u = arith::AddFOp::create(b, loc, one, x);
+  Value log = math::LogOp::create(b, loc, u);
+  Value ratio =
+      arith::DivFOp::create(b, loc, x, arith::SubFOp::create(b, loc, u, one));
+  Value corrected = arith::MulFOp::create(b, loc, log, ratio);
+  auto equals = [&](double value) -> Value {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, u,
+                                 splat(b, loc, type, value));
+  };
+  Value finite = arith::SelectOp::create(
+      b, loc, equals(std::numeric_limits<double>::infinity()), u, corrected);
+  return arith::SelectOp::create(b, loc, equals(1.0), x, finite);
+}
+
 /// max(x, 0) + log1p(exp(-|x|)); x itself above 20.
 static Value emitSoftplus(OpBuilder &b, Location loc, Value x) {
   Value zero = splat(b, loc, x.getType(), 0.0);
   Value e = math::ExpOp::create(
       b, loc, arith::NegFOp::create(b, loc, math::AbsFOp::create(b, loc, x)));
-  Value sum =
-      arith::AddFOp::create(b, loc, arith::MaximumFOp::create(b, loc, x, zero),
-                            math::Log1pOp::create(b, loc, e));
+  Value sum = arith::AddFOp::create(
+      b, loc, arith::MaximumFOp::create(b, loc, x, zero), emitLog1p(b, loc, e));
   Value large = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x,
                                       splat(b, loc, x.getType(), 20.0));
   return arith::SelectOp::create(b, loc, large, x, sum);
@@ -121,6 +144,8 @@ FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
     value = emitSigmoid(b, loc, operands[0]);
   } else if (isa<SoftplusOp>(op)) {
     value = emitSoftplus(b, loc, operands[0]);
+  } else if (isa<math::Log1pOp>(op)) {
+    value = emitLog1p(b, loc, operands[0]);
   } else if (isa<math::RsqrtOp>(op)) {
     // Two correctly rounded instructions instead of an estimate.
     value =

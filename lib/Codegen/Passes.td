@@ -60,7 +60,6 @@ def CompileGroupsPass : Pass<"qwen-compile-groups", "::mlir::ModuleOp"> {
   let options = [
     Option<"cpu", "cpu", "std::string", "\"x86-64-v3\"",
            "Micro-architecture level: x86-64-v2, x86-64-v3 or x86-64-v4">];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
 #endif // QWEN_CODEGEN_PASSES
