@@ -36,6 +36,10 @@ Value DerivativeBuilder::convert(Value value, Type element) {
   if (getElementTypeOrSelf(type).getIntOrFloatBitWidth() <
       element.getIntOrFloatBitWidth())
     return arith::ExtFOp::create(builder, loc, to, value);
+  // Rounding a value that was only extended gives it back.
+  if (auto extended = value.getDefiningOp<arith::ExtFOp>())
+    if (extended.getIn().getType() == to)
+      return extended.getIn();
   return arith::TruncFOp::create(builder, loc, to, value);
 }
 
