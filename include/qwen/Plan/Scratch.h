@@ -330,6 +330,7 @@ constexpr int64_t lossTokenBlock(int64_t vocabulary) {
 }
 
 template <typename T> struct LossScratch {
+  int32_t *tokens; ///< the supervised tokens of the block
   T *x;            ///< a block's hidden states [B, H]
   T *logits;       ///< [B, V]
   T *dx;           ///< [B, H]; null in the forward kernel
@@ -338,6 +339,7 @@ template <typename T> struct LossScratch {
   LossScratch(Carver &carver, int64_t hidden, int64_t vocabulary,
               bool gradient) {
     int64_t block = lossTokenBlock(vocabulary);
+    tokens = carver.take<int32_t>(block);
     x = carver.take<T>(block * padded(hidden));
     logits = carver.take<T>(block * padded(vocabulary));
     dx = gradient ? carver.take<T>(block * padded(hidden)) : nullptr;

@@ -2,7 +2,9 @@
 //
 // A tile of c is summed over k in steps: pack a step of op(a) and of op(b)
 // (widening and transposing on the way), multiply, go on. Tile sizes change
-// nothing in the result, see BlockProduct.h.
+// nothing in the result, see BlockProduct.h. An accumulated c is where each
+// chain of additions starts, so that one product over k = k1 + k2 and two that
+// accumulate give the same bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,21 +74,27 @@ static void packRight(T *to, const MatrixView &b, int64_t k0, int64_t depth,
   });
 }
 
-/// Writes or adds a tile of sums to c.
+/// Loads the old c as the start of the sums.
+template <typename T>
+static void loadTile(const MatrixProduct &p, T *tile, int64_t ld, int64_t row0,
+                     int64_t rows, int64_t col0, int64_t cols) {
+  withStorage(p.dtype, [&](auto tag) {
+    using S = decltype(tag);
+    for (int64_t i = 0; i < rows; ++i)
+      loadRow(tile + i * ld,
+              static_cast<const S *>(p.c) + (row0 + i) * p.stride + col0, cols,
+              ld);
+  });
+}
+
 template <typename T>
 static void storeTile(const MatrixProduct &p, const T *tile, int64_t ld,
                       int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
   withStorage(p.dtype, [&](auto tag) {
     using S = decltype(tag);
-    for (int64_t i = 0; i < rows; ++i) {
-      S *to = static_cast<S *>(p.c) + (row0 + i) * p.stride + col0;
-      const T *from = tile + i * ld;
-      if (p.accumulate)
-        for (int64_t j = 0; j < cols; ++j)
-          to[j] = narrow<S>(static_cast<T>(widen(to[j])) + from[j]);
-      else
-        storeRow(to, from, cols);
-    }
+    for (int64_t i = 0; i < rows; ++i)
+      storeRow(static_cast<S *>(p.c) + (row0 + i) * p.stride + col0,
+               tile + i * ld, cols);
   });
 }
 
@@ -103,6 +111,8 @@ void qwen::cpu::multiply(const MatrixProduct &p, std::byte *scratch) {
     int64_t rows = std::min(tiling.rows, p.m - row0);
     int64_t cols = std::min(tiling.cols, p.n - col0);
     int64_t ldc = padded(cols);
+    if (p.accumulate)
+      loadTile(p, slot.c, ldc, row0, rows, col0, cols);
     for (int64_t k0 = 0; k0 < p.k; k0 += tiling.depth) {
       int64_t depth = std::min(tiling.depth, p.k - k0);
       PackedStrides a = packLeft(slot.a, p.a, row0, rows, k0, depth);
@@ -110,7 +120,7 @@ void qwen::cpu::multiply(const MatrixProduct &p, std::byte *scratch) {
       blockProduct<T>(rows, ldc, depth,
                       {slot.a, a.row, a.depth, slot.b, panelCols<T>, slot.c,
                        ldc, panelCols<T> * depth},
-                      k0 == 0 ? Update::Set : Update::Add);
+                      k0 == 0 && !p.accumulate ? Update::Set : Update::Add);
     }
     storeTile(p, slot.c, ldc, row0, rows, col0, cols);
   });

@@ -23,7 +23,7 @@ inline float powerOfTwo(int32_t n) {
 /// e^x to about one unit in the last place; 0 below about -104, infinity above
 /// about 88.7, NaN for NaN.
 inline float exponential(float x) {
-  x = x < -104.0f ? -104.0f : x;
+  x = x < -110.0f ? -110.0f : x;
   x = x > 89.0f ? 89.0f : x;
   // Adding 1.5 * 2^23 rounds to an integer; |x log2(e)| is below 2^22.
   constexpr float toInteger = 12582912.0f;
