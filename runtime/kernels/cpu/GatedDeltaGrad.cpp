@@ -242,10 +242,7 @@ private:
       storeRow(headRow<S>(args.dv, t, range.valueHead), s.dv + i * vp,
                ops.valueDim);
       *headRow<T>(args.dg, t, range.valueHead) = s.dg[i];
-      args.dbeta
-          .template as<S>()[t * args.dbeta.strides[0] +
-                            range.valueHead * Ops::innerStride(args.dbeta)] =
-          narrow<S>(s.dbeta[i]);
+      *headRow<S>(args.dbeta, t, range.valueHead) = narrow<S>(s.dbeta[i]);
     }
   }
 
