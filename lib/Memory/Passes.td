@@ -1,0 +1,132 @@
+//===- Passes.td - Passes of the memory stage ---------------*- tablegen -*-===//
+//
+// In the order in which they run. After the stage each program is one flat list
+// of launches and every byte it touches has a place.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_MEMORY_PASSES
+#define QWEN_MEMORY_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def InlineCallsPass : Pass<"qwen-inline-calls", "::mlir::ModuleOp"> {
+  let summary = "Make each program one flat list of launches";
+  let description = [{
+    Layers of one kind share a function until here, so that the stages before
+    run once a kind. Memory is planned over a whole program, so its calls are
+    replaced by copies of the callee's body, and functions that are no program
+    go. Each copied launch carries `qwen.call`, the number of its call,
+    `qwen.callee`, and `qwen.label`: the common prefix of the parameter names
+    that the call got, such as `model.layers.3`, and the callee.
+
+    Input:
+    ```mlir
+    func.func private @f(%x: memref<4xf32>, %y: memref<4xf32>) {
+      kernel.copy ins(%x : memref<4xf32>) outs(%y : memref<4xf32>)
+      return
+    }
+    func.func @eval(%x: memref<4xf32> {qwen.input = "x"}, %y: memref<4xf32> {qwen.output = "y"}) attributes {qwen.program} {
+      func.call @f(%x, %y) : (memref<4xf32>, memref<4xf32>) -> ()
+      return
+    }
+    ```
+    Output:
+    ```mlir
+    func.func @eval(%x: …, %y: …) attributes {qwen.program} {
+      kernel.copy ins(%x : memref<4xf32>) outs(%y : memref<4xf32>) {qwen.call = 0 : i64, qwen.callee = "f", qwen.label = "f"}
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numCalls", "calls-inlined", "Calls replaced by their body">];
+}
+
+def RecomputePass : Pass<"qwen-recompute", "::mlir::ModuleOp"> {
+  let summary = "Recompute values of the forward pass in the backward pass";
+  let description = [{
+    A residual is a value that call `X_forward` makes and only call
+    `X_backward` of the same layer reads later. Instead of holding it, the
+    backward pass can make it again from what it has: the launches that wrote it
+    are copied before its first reader. They are deterministic, so no policy
+    changes a bit of any result. Values between layers always stay.
+
+    Policies:
+    - `none`: every residual is held.
+    - `cheap`: those that groups, convolutions, copies and the like make are
+      made again, where that needs nothing that would not be held anyway. GEMM,
+      attention and gated-delta results are held.
+    - `full`: all are made again; a layer holds its input only.
+
+    Input (policy `cheap`):
+    ```mlir
+    kernel.group @g ins(%x : …) outs(%h : …) {qwen.callee = "l_forward", …}
+    …
+    kernel.gemm ins(%dy, %h : …) outs(%dw : …) {qwen.callee = "l_backward", …}
+    ```
+    Output:
+    ```mlir
+    kernel.group @g ins(%x : …) outs(%h : …) {qwen.callee = "l_forward", …}
+    …
+    %h2 = memref.alloc() : …
+    kernel.group @g ins(%x : …) outs(%h2 : …) {qwen.callee = "l_backward", …}
+    kernel.gemm ins(%dy, %h2 : …) outs(%dw : …) {qwen.callee = "l_backward", …}
+    ```
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"none\"",
+           "none, cheap or full">];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+  let statistics = [
+    Statistic<"numLaunches", "launches-added", "Launches copied">];
+}
+
+def AssignOffsetsPass : Pass<"qwen-assign-offsets", "::mlir::ModuleOp"> {
+  let summary = "Give every buffer its place";
+  let description = [{
+    Allocations of a program live from their first to their last launch. An
+    output takes over the memory of an input that dies at the launch, where the
+    kernel allows it. The others are placed largest first, each in the smallest
+    gap between those that live at the same time; programs share the arena.
+
+    Persistent memory (parameters, gradients, moments, masters) is laid out in
+    the order of the parameters; those that a `kernel.storage` names together
+    lie one after the other without a gap. Inputs of one name are one buffer for
+    all programs.
+
+    Results are attributes, sizes in bytes: `qwen.offset` and `qwen.slot` (equal
+    for allocations that share memory) on `memref.alloc`; `qwen.offset` on
+    arguments of programs; `qwen.place` on `qwen.parameter` with the offset in
+    each class; `qwen.memory` on the module with the size of each class.
+
+    Input:
+    ```mlir
+    %a = memref.alloc() : memref<4x8xf32>
+    kernel.copy ins(%x : memref<4x8xf32>) outs(%a : memref<4x8xf32>)
+    ```
+    Output:
+    ```mlir
+    %a = memref.alloc() {qwen.offset = 0 : i64, qwen.slot = 0 : i64} : memref<4x8xf32>
+    kernel.copy ins(%x : memref<4x8xf32>) outs(%a : memref<4x8xf32>)
+    ```
+    `reuse = false` gives every allocation its own memory, for finding bugs.
+  }];
+  let options = [
+    Option<"reuse", "reuse", "bool", "true",
+           "reuse memory of dead values, also in place">];
+  let statistics = [
+    Statistic<"numInPlace", "in-place", "Outputs that took over an input">];
+}
+
+def VerifyMemoryPass : Pass<"verify-memory", "::mlir::ModuleOp"> {
+  let summary = "Check what the memory stage promises";
+  let description = [{
+    Programs hold launches, views, storages and allocations only; every
+    allocation has a place of 64-byte alignment inside the arena; no two
+    allocations that live at the same launch share a byte, but for in-place
+    hand-over; nothing is read, or added to, before it is written.
+  }];
+}
+
+#endif // QWEN_MEMORY_PASSES

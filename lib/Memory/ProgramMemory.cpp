@@ -1,0 +1,81 @@
+//===- ProgramMemory.cpp - Who touches which memory when ------------------===//
+//
+// Reads directions from the memory effects that KernelOps.td declares.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Memory/ProgramMemory.h"
+
+using namespace mlir;
+using namespace qwen;
+
+RootedView qwen::rootOf(Value view) {
+  int64_t offset = 0;
+  while (auto op = view.getDefiningOp<kernel::ViewOp>()) {
+    auto type = cast<MemRefType>(view.getType());
+    offset += static_cast<int64_t>(op.getOffset()) *
+              (type.getElementTypeBitWidth() / 8);
+    view = op.getSource();
+  }
+  return {view, offset};
+}
+
+int64_t qwen::reachedBytes(Value value) {
+  BufferType type = kernel::toBufferType(value);
+  return type.extent() * dtypeBytes(type.dtype);
+}
+
+int64_t qwen::alignBytes(int64_t bytes) {
+  return (bytes + bufferAlignment - 1) / bufferAlignment * bufferAlignment;
+}
+
+SmallVector<OperandUse> qwen::operandUses(kernel::KernelOpInterface launch) {
+  SmallVector<OperandUse> uses;
+  for (OpOperand &operand : launch->getOpOperands())
+    uses.push_back({&operand, launch.accumulatesInto(operand), false});
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  cast<MemoryEffectOpInterface>(launch.getOperation()).getEffects(effects);
+  for (const MemoryEffects::EffectInstance &effect : effects) {
+    auto *operand = effect.getEffectValue<OpOperand *>();
+    if (!operand)
+      continue;
+    OperandUse &use = uses[operand->getOperandNumber()];
+    use.reads |= isa<MemoryEffects::Read>(effect.getEffect());
+    use.writes |= isa<MemoryEffects::Write>(effect.getEffect());
+  }
+  return uses;
+}
+
+SmallVector<func::FuncOp> qwen::programsOf(ModuleOp module) {
+  SmallVector<func::FuncOp> programs;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr("qwen.program"))
+      programs.push_back(function);
+  return programs;
+}
+
+ProgramMemory::ProgramMemory(func::FuncOp program) {
+  for (Operation &op : program.getBody().front()) {
+    if (auto alloc = dyn_cast<memref::AllocOp>(op))
+      allocs.push_back(alloc);
+    auto launch = dyn_cast<kernel::KernelOpInterface>(op);
+    if (!launch)
+      continue;
+    int64_t step = steps.size();
+    steps.push_back(launch);
+    for (const OperandUse &use : operandUses(launch)) {
+      auto &list = byRoot[rootOf(use.operand->get()).root];
+      if (list.empty() || list.back().step != step)
+        list.push_back({step, use.reads, use.writes});
+      list.back().reads |= use.reads;
+      list.back().writes |= use.writes;
+    }
+  }
+}
+
+ArrayRef<Touch> ProgramMemory::touches(Value root) const {
+  auto found = byRoot.find(root);
+  if (found == byRoot.end())
+    return {};
+  return found->second;
+}
