@@ -11,6 +11,9 @@
 #include "dialects/Plan/Plan.h"
 #endif
 
+#ifdef QWEN_HAS_IMPORT
+#include "lib/Import/Passes.h"
+#endif
 #ifdef QWEN_HAS_AUTODIFF
 #include "lib/Autodiff/Passes.h"
 #endif
@@ -43,6 +46,9 @@
 
 static void registerPasses() {
   mlir::registerTransformsPasses();
+#ifdef QWEN_HAS_IMPORT
+  qwen::registerQwenImportPasses();
+#endif
 #ifdef QWEN_HAS_AUTODIFF
   qwen::registerQwenAutodiffPasses();
 #endif

@@ -1,0 +1,39 @@
+//===- Passes.td - Stage import -----------------------------*- tablegen -*-===//
+
+#ifndef QWEN_IMPORT_PASSES
+#define QWEN_IMPORT_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def VerifyImportPass : Pass<"verify-import", "::mlir::ModuleOp"> {
+  let summary = "Check that a module is a model that can be compiled";
+  let description = [{
+    What holds after stage import, whether `model.mlir` was generated or edited:
+    - the module has `qwen.tokens` and `qwen.max_documents`, both positive;
+    - `@forward` takes `tokens`, `labels`, `positions` (i32 [tokens]) and
+      `cu_seqlens` (i32 [max_documents + 1]), named by `qwen.input`, and returns
+      `nll` (f32 or f64 [tokens]); `@logits`, where it exists, takes `tokens`,
+      `positions` and `cu_seqlens` and returns `logits`;
+    - every function has one block, and calls do not recurse;
+    - there is at least one `qwen.parameter`;
+    - only `qwen`, `arith`, `math` and `func` ops occur, and no op that belongs
+      to a later stage (gradients, optimizer, groups).
+
+    A model that passes:
+    ```mlir
+    module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+      qwen.parameter @w : tensor<16x4xf32> {init = "normal", std = 2.0e-2 : f64}
+      func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "labels"},
+          %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+          -> (tensor<8xf32> {qwen.output = "nll"}) {
+        %w = qwen.get_parameter [@w] : tensor<16x4xf32>
+        %x = qwen.embedding %w, %t : tensor<16x4xf32>, tensor<8xi32> -> tensor<8x4xf32>
+        %n = qwen.linear_cross_entropy %x, %w, %l : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32> -> tensor<8xf32>
+        return %n : tensor<8xf32>
+      }
+    }
+    ```
+  }];
+}
+
+#endif // QWEN_IMPORT_PASSES

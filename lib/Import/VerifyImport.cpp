@@ -1,0 +1,164 @@
+//===- VerifyImport.cpp - Check that a module is a model ------------------===//
+
+#include "lib/Import/Passes.h"
+
+#include "dialects/Qwen/Qwen.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+
+namespace qwen {
+#define GEN_PASS_DEF_VERIFYIMPORTPASS
+#include "lib/Import/Passes.h.inc"
+
+namespace {
+
+/// One named argument or result that a program must have.
+struct Slot {
+  StringRef name;
+  int64_t size; // of its first dimension
+};
+
+LogicalResult checkDialects(ModuleOp module) {
+  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+    if (op == module)
+      return WalkResult::advance();
+    Dialect *dialect = op->getDialect();
+    if (!isa_and_nonnull<QwenDialect, arith::ArithDialect, math::MathDialect,
+                         func::FuncDialect>(dialect))
+      return op->emitOpError("is not part of a model; expected qwen, arith, "
+                             "math and func ops");
+    if (isa<AccumulateGradOp, GradNormOp, AdamWOp, GroupOp>(op))
+      return op->emitOpError("is made by the compiler and cannot be part of a "
+                             "model");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// Depth-first over the call graph; `path` holds the callers.
+LogicalResult checkCalls(func::FuncOp function, ModuleOp module,
+                         llvm::SetVector<Operation *> &path,
+                         llvm::SmallPtrSetImpl<Operation *> &done) {
+  if (done.contains(function))
+    return success();
+  if (!path.insert(function))
+    return function.emitOpError("calls itself; a model has no recursion");
+  if (function.isExternal())
+    return function.emitOpError("has no body");
+  if (!function.getBody().hasOneBlock())
+    return function.emitOpError("has ")
+           << function.getBody().getBlocks().size()
+           << " blocks, expected 1: a model has no control flow";
+  for (auto call : function.getBody().front().getOps<func::CallOp>()) {
+    auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+    if (!callee)
+      return call.emitOpError("calls unknown function @") << call.getCallee();
+    if (failed(checkCalls(callee, module, path, done)))
+      return failure();
+  }
+  path.remove(function);
+  done.insert(function);
+  return success();
+}
+
+LogicalResult checkInputs(func::FuncOp function, ArrayRef<Slot> expected) {
+  if (function.getNumArguments() != expected.size())
+    return function.emitOpError("has ")
+           << function.getNumArguments() << " arguments, expected "
+           << expected.size();
+  llvm::SmallSet<StringRef, 4> seen;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, "qwen.input");
+    const Slot *slot =
+        name ? llvm::find_if(expected,
+                             [&](Slot s) { return s.name == name.getValue(); })
+             : expected.end();
+    if (slot == expected.end() || !seen.insert(slot->name).second)
+      return function.emitOpError("argument ")
+             << i << " needs its own qwen.input among tokens, labels, "
+             << "positions, cu_seqlens";
+    auto type = dyn_cast<RankedTensorType>(function.getArgumentTypes()[i]);
+    if (!type || type.getRank() != 1 || !type.getElementType().isInteger(32) ||
+        type.getDimSize(0) != slot->size)
+      return function.emitOpError("input '")
+             << slot->name << "' has type " << function.getArgumentTypes()[i]
+             << ", expected tensor<" << slot->size << "xi32>";
+  }
+  return success();
+}
+
+LogicalResult checkOutput(func::FuncOp function, StringRef name, int64_t rank,
+                          int64_t tokens) {
+  auto attr = function.getNumResults() == 1
+                  ? function.getResultAttrOfType<StringAttr>(0, "qwen.output")
+                  : StringAttr();
+  if (!attr || attr.getValue() != name)
+    return function.emitOpError("must have one result, with qwen.output = \"")
+           << name << "\"";
+  auto type = dyn_cast<RankedTensorType>(function.getResultTypes()[0]);
+  if (!type || type.getRank() != rank || type.getDimSize(0) != tokens ||
+      !isa<Float32Type, Float64Type>(type.getElementType()))
+    return function.emitOpError("output '")
+           << name << "' has type " << function.getResultTypes()[0]
+           << ", expected rank " << rank << ", " << tokens
+           << " rows, f32 or f64";
+  return success();
+}
+
+struct VerifyImportPass : impl::VerifyImportPassBase<VerifyImportPass> {
+  FailureOr<int64_t> sizeAttr(StringRef name) {
+    auto attr = getOperation()->getAttrOfType<IntegerAttr>(name);
+    if (attr && attr.getInt() > 0)
+      return attr.getInt();
+    return getOperation().emitError()
+           << "the model needs a positive integer attribute " << name;
+  }
+
+  LogicalResult check() {
+    ModuleOp module = getOperation();
+    auto tokens = sizeAttr("qwen.tokens");
+    auto documents = sizeAttr("qwen.max_documents");
+    if (failed(tokens) || failed(documents) || failed(checkDialects(module)))
+      return failure();
+    if (module.getOps<ParameterOp>().empty())
+      return module.emitError("the model has no qwen.parameter");
+    llvm::SetVector<Operation *> path;
+    llvm::SmallPtrSet<Operation *, 16> done;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(checkCalls(function, module, path, done)))
+        return failure();
+    auto forward = module.lookupSymbol<func::FuncOp>("forward");
+    if (!forward)
+      return module.emitError("the model has no function @forward");
+    Slot all[] = {{"tokens", *tokens},
+                  {"positions", *tokens},
+                  {"cu_seqlens", *documents + 1},
+                  {"labels", *tokens}};
+    if (failed(checkInputs(forward, all)) ||
+        failed(checkOutput(forward, "nll", 1, *tokens)))
+      return failure();
+    auto logits = module.lookupSymbol<func::FuncOp>("logits");
+    if (logits &&
+        (failed(checkInputs(logits, ArrayRef<Slot>(all).drop_back())) ||
+         failed(checkOutput(logits, "logits", 2, *tokens))))
+      return failure();
+    return success();
+  }
+
+  void runOnOperation() override {
+    if (failed(check()))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
+} // namespace qwen

@@ -1,0 +1,91 @@
+//===- Pipelines.cpp - Which passes run in which order --------------------===//
+
+#include "lib/Pipelines/Pipelines.h"
+
+#include "lib/Autodiff/Passes.h"
+#include "lib/Codegen/Passes.h"
+#include "lib/Fusion/Passes.h"
+#include "lib/Import/Passes.h"
+#include "lib/Lowering/Passes.h"
+#include "lib/Memory/Passes.h"
+#include "lib/Schedule/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace qwen;
+
+static void buildAutodiff(OpPassManager &pm, const CompileOptions &options) {
+  // Before differentiation, so that one rewrite merges the forward, the input
+  // gradient and the weight gradient GEMMs.
+  pm.addPass(createMergeProjectionsPass());
+  pm.addPass(createAutodiffPass());
+  // Rules repeat views and conversions of the same values.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  OptimizerPassOptions optimizer;
+  optimizer.momentType = options.momentType;
+  optimizer.masters = options.masters;
+  llvm::append_range(optimizer.noDecay, options.noDecay);
+  pm.addPass(createOptimizerPass(optimizer));
+  pm.addPass(createVerifyAutodiffPass());
+}
+
+static void buildFusion(OpPassManager &pm, const CompileOptions &options) {
+  // Before the groups, which end at the loss.
+  pm.addNestedPass<func::FuncOp>(createFuseLossPass());
+  pm.addNestedPass<func::FuncOp>(createDecomposePass());
+  // Views in the middle of a chain would end it.
+  pm.addNestedPass<func::FuncOp>(createNormalizeShapesPass());
+  pm.addPass(createCSEPass());
+  FuseGroupsPassOptions groups;
+  groups.fuse = options.fuse;
+  groups.remarks = options.fusionRemarks;
+  pm.addNestedPass<func::FuncOp>(createFuseGroupsPass(groups));
+  pm.addPass(createVerifyFusionPass());
+}
+
+static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
+  pm.addPass(createLowerToKernelsPass());
+  pm.addPass(createVerifyLoweringPass());
+  // After the verifier, which looks at group functions; code says nothing.
+  pm.addPass(createLowerGroupsPass());
+  CompileGroupsPassOptions code;
+  code.cpu = options.target;
+  pm.addPass(createCompileGroupsPass(code));
+}
+
+static void buildMemory(OpPassManager &pm, const CompileOptions &options) {
+  // Before inlining: it works on pairs of forward and backward calls.
+  RecomputePassOptions recompute;
+  recompute.policy = options.recompute;
+  pm.addPass(createRecomputePass(recompute));
+  pm.addPass(createInlineCallsPass());
+  pm.addPass(createAssignOffsetsPass());
+  pm.addPass(createVerifyMemoryPass());
+}
+
+void qwen::buildStage(OpPassManager &pm, Stage stage,
+                      const CompileOptions &options) {
+  switch (stage) {
+  case Stage::Import:
+    pm.addPass(createVerifyImportPass());
+    return;
+  case Stage::Autodiff:
+    return buildAutodiff(pm, options);
+  case Stage::Fusion:
+    return buildFusion(pm, options);
+  case Stage::Lowering:
+    return buildLowering(pm, options);
+  case Stage::Memory:
+    return buildMemory(pm, options);
+  case Stage::Schedule:
+    pm.addPass(createSchedulePass());
+    pm.addPass(createVerifySchedulePass());
+    return;
+  case Stage::Emit:
+    return;
+  }
+}

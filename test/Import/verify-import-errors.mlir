@@ -1,0 +1,100 @@
+// RUN: qwen-opt %s -split-input-file -verify-diagnostics -verify-import
+
+// expected-error @+1 {{the model needs a positive integer attribute qwen.tokens}}
+module attributes {qwen.max_documents = 2 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{the model has no qwen.parameter}}
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{the model has no function @forward}}
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+}
+
+// -----
+
+// An op of a later stage.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<4xf32> {init = "normal"}
+  func.func @f(%x: tensor<4xf32>) {
+    // expected-error @+1 {{is made by the compiler and cannot be part of a model}}
+    qwen.accumulate_grad [@w], %x : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+// An op of another dialect.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<4xf32> {init = "normal"}
+  func.func @f() {
+    // expected-error @+1 {{is not part of a model; expected qwen, arith, math and func ops}}
+    %0 = memref.alloc() : memref<4xf32>
+    return
+  }
+}
+
+// -----
+
+// Recursion through a second function.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<4xf32> {init = "normal"}
+  // expected-error @+1 {{calls itself; a model has no recursion}}
+  func.func @f() {
+    call @g() : () -> ()
+    return
+  }
+  func.func @g() {
+    call @f() : () -> ()
+    return
+  }
+}
+
+// -----
+
+// cu_seqlens has one slot too few.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  // expected-error @+1 {{input 'cu_seqlens' has type 'tensor<2xi32>', expected tensor<3xi32>}}
+  func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "labels"},
+      %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<2xi32> {qwen.input = "cu_seqlens"})
+      -> (tensor<8xf32> {qwen.output = "nll"}) {
+    %n = arith.constant dense<0.0> : tensor<8xf32>
+    return %n : tensor<8xf32>
+  }
+}
+
+// -----
+
+// The same input twice.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  // expected-error @+1 {{argument 1 needs its own qwen.input among tokens, labels, positions, cu_seqlens}}
+  func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "tokens"},
+      %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+      -> (tensor<8xf32> {qwen.output = "nll"}) {
+    %n = arith.constant dense<0.0> : tensor<8xf32>
+    return %n : tensor<8xf32>
+  }
+}
+
+// -----
+
+// The wrong result.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  // expected-error @+1 {{must have one result, with qwen.output = "nll"}}
+  func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "labels"},
+      %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+      -> tensor<8xf32> {
+    %n = arith.constant dense<0.0> : tensor<8xf32>
+    return %n : tensor<8xf32>
+  }
+}

@@ -1,0 +1,247 @@
+//===- qwenc.cpp - Compiles a model to a plan -----------------------------===//
+//
+// qwenc model.mlir -o plan.fb: runs the stages of lib/Pipelines, printing the
+// IR after any of them on request, and writes the plan.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Emit/Emit.h"
+#include "lib/Pipelines/Pipelines.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Support/Timing.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace qwen;
+namespace cl = llvm::cl;
+
+namespace {
+
+struct Flags {
+  cl::OptionCategory category{"qwenc options"};
+  cl::opt<std::string> input{cl::Positional, cl::desc("model.mlir"),
+                             cl::cat(category)};
+  cl::opt<std::string> output{"o", cl::desc("Plan (or IR) to write"),
+                              cl::value_desc("file"), cl::cat(category)};
+  cl::opt<std::string> target{
+      "target", cl::init("x86-64-v3"), cl::cat(category),
+      cl::desc("What the plan runs on: x86-64-v2, x86-64-v3 or x86-64-v4")};
+  cl::opt<std::string> recompute{
+      "recompute", cl::init("none"), cl::cat(category),
+      cl::desc("Values computed again in the backward pass: none, cheap "
+               "(all but GEMM, attention and gated-delta results) or full")};
+  cl::opt<std::string> fusion{
+      "fusion", cl::init("on"), cl::cat(category),
+      cl::desc("off: every elementwise or row-wise op is its own kernel")};
+  cl::opt<std::string> momentType{"moment-type", cl::init("f32"),
+                                  cl::cat(category),
+                                  cl::desc("AdamW moments: f32 or bf16")};
+  cl::opt<std::string> masters{
+      "masters", cl::init("f32"), cl::cat(category),
+      cl::desc("Master copies of bf16 parameters: f32 or none (stochastic "
+               "rounding)")};
+  cl::list<std::string> noDecay{
+      "no-decay", cl::CommaSeparated, cl::cat(category),
+      cl::desc("Regular expressions of parameters without weight decay; "
+               "default: as the model says (norms, A_log, dt_bias)")};
+  cl::list<std::string> remarks{"remarks", cl::CommaSeparated,
+                                cl::cat(category),
+                                cl::desc("Explain decisions: fusion")};
+  cl::opt<std::string> stopAfter{
+      "stop-after", cl::cat(category), cl::value_desc("stage"),
+      cl::desc("Print the IR after this stage to -o, or standard output")};
+  cl::opt<std::string> dumpStages{
+      "dump-stages", cl::cat(category), cl::value_desc("directory"),
+      cl::desc("Write the IR after each stage to NN-stage.mlir there")};
+  cl::opt<bool> listStages{"list-stages", cl::cat(category),
+                           cl::desc("Print the stages and exit")};
+};
+
+LogicalResult usageError(const Twine &text) {
+  llvm::errs() << "qwenc: " << text << "\n";
+  return failure();
+}
+
+/// Prints one line a diagnostic: place, severity, text.
+LogicalResult printDiagnostic(Diagnostic &diagnostic) {
+  auto print = [](Location loc, StringRef severity, const std::string &text) {
+    if (auto place = loc->findInstanceOf<FileLineColLoc>())
+      llvm::errs() << place.getFilename().getValue() << ":" << place.getLine()
+                   << ":" << place.getColumn() << ": ";
+    llvm::errs() << severity << ": " << text << "\n";
+  };
+  StringRef severity = "error";
+  if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+    severity = "warning";
+  else if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+    severity = "remark";
+  print(diagnostic.getLocation(), severity, diagnostic.str());
+  for (Diagnostic &note : diagnostic.getNotes())
+    print(note.getLocation(), "note", note.str());
+  return success();
+}
+
+/// Refuses a value that is not among those allowed.
+LogicalResult oneOf(StringRef flag, StringRef value,
+                    ArrayRef<StringRef> allowed) {
+  if (llvm::is_contained(allowed, value))
+    return success();
+  return usageError("--" + flag + "=" + value + ": expected " +
+                    llvm::join(allowed, ", "));
+}
+
+LogicalResult checkFlags(const Flags &flags) {
+  if (flags.input.empty())
+    return usageError("no input; usage: qwenc model.mlir -o plan.fb");
+  if (flags.output.empty() && flags.stopAfter.empty())
+    return usageError("no output; give -o plan.fb, or --stop-after=STAGE");
+  if (!flags.stopAfter.empty() && !stageByName(flags.stopAfter))
+    return usageError("--stop-after=" + flags.stopAfter +
+                      ": no such stage; --list-stages lists them");
+  for (const std::string &remark : flags.remarks)
+    if (failed(oneOf("remarks", remark, {"fusion"})))
+      return failure();
+  return success(
+      succeeded(oneOf("target", flags.target,
+                      {"x86-64-v2", "x86-64-v3", "x86-64-v4"})) &&
+      succeeded(
+          oneOf("recompute", flags.recompute, {"none", "cheap", "full"})) &&
+      succeeded(oneOf("fusion", flags.fusion, {"on", "off"})) &&
+      succeeded(oneOf("moment-type", flags.momentType, {"f32", "bf16"})) &&
+      succeeded(oneOf("masters", flags.masters, {"f32", "none"})));
+}
+
+CompileOptions compileOptions(const Flags &flags) {
+  CompileOptions options;
+  options.target = flags.target;
+  options.fuse = flags.fusion == "on";
+  options.recompute = flags.recompute;
+  options.momentType = flags.momentType;
+  options.masters = flags.masters;
+  options.noDecay.assign(flags.noDecay.begin(), flags.noDecay.end());
+  options.fusionRemarks = llvm::is_contained(flags.remarks, "fusion");
+  return options;
+}
+
+/// The flags that shaped the plan, as recorded in it.
+std::string flagText(const CompileOptions &options) {
+  std::string text = "--target=" + options.target +
+                     " --fusion=" + (options.fuse ? "on" : "off") +
+                     " --recompute=" + options.recompute +
+                     " --moment-type=" + options.momentType +
+                     " --masters=" + options.masters;
+  for (const std::string &pattern : options.noDecay)
+    text += " --no-decay=" + pattern;
+  return text;
+}
+
+LogicalResult writeIR(ModuleOp module, StringRef path) {
+  std::string error;
+  auto file = openOutputFile(path, &error);
+  if (!file)
+    return usageError(error);
+  // Machine code is not for reading.
+  OpPrintingFlags printing;
+  printing.elideLargeElementsAttrs(64).elideLargeResourceString(64);
+  module.print(file->os(), printing);
+  file->keep();
+  return success();
+}
+
+LogicalResult dumpStage(ModuleOp module, Stage stage, StringRef directory) {
+  if (std::error_code error = llvm::sys::fs::create_directories(directory))
+    return usageError("cannot create " + directory + ": " + error.message());
+  SmallString<128> path(directory);
+  std::string name = "0" + std::to_string(static_cast<int>(stage)) + "-" +
+                     stageName(stage).str() + ".mlir";
+  llvm::sys::path::append(path, name);
+  return writeIR(module, path);
+}
+
+OwningOpRef<ModuleOp> readModel(StringRef path, MLIRContext &context) {
+  std::string error;
+  auto file = openInputFile(path, &error);
+  if (!file) {
+    (void)usageError(error);
+    return nullptr;
+  }
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  return parseSourceFile<ModuleOp>(sources, &context);
+}
+
+LogicalResult runStage(ModuleOp module, Stage stage,
+                       const CompileOptions &options, TimingScope &timing) {
+  PassManager pm(module.getContext());
+  if (failed(applyPassManagerCLOptions(pm)))
+    return failure();
+  TimingScope scope = timing.nest(stageName(stage));
+  pm.enableTiming(scope);
+  buildStage(pm, stage, options);
+  return pm.run(module);
+}
+
+LogicalResult compile(const Flags &flags) {
+  if (failed(checkFlags(flags)))
+    return failure();
+  DialectRegistry registry;
+  registerCompilerDialects(registry);
+  MLIRContext context(registry);
+  // Diagnostics are one line each; the IR is there for the asking.
+  context.printOpOnDiagnostic(false);
+  ScopedDiagnosticHandler handler(&context, printDiagnostic);
+  DefaultTimingManager timingManager;
+  applyDefaultTimingManagerCLOptions(timingManager);
+  TimingScope timing = timingManager.getRootScope();
+
+  OwningOpRef<ModuleOp> module = readModel(flags.input, context);
+  if (!module)
+    return failure();
+  CompileOptions options = compileOptions(flags);
+  for (Stage stage : allStages()) {
+    if (stage == Stage::Emit)
+      break;
+    if (failed(runStage(*module, stage, options, timing)) ||
+        (!flags.dumpStages.empty() &&
+         failed(dumpStage(*module, stage, flags.dumpStages))))
+      return failure();
+    if (flags.stopAfter == stageName(stage))
+      return writeIR(*module, flags.output.empty() ? "-" : flags.output);
+  }
+  TimingScope scope = timing.nest("emit");
+  EmitOptions emit;
+  emit.flags = flagText(options);
+  return writePlan(*module, flags.output, emit);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  Flags flags;
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  registerAsmPrinterCLOptions();
+  registerDefaultTimingManagerCLOptions();
+  cl::ParseCommandLineOptions(
+      argc, argv, "compiles the training graph of a Qwen model to a plan\n");
+  if (flags.listStages) {
+    for (Stage stage : allStages())
+      llvm::outs() << llvm::left_justify(stageName(stage), 10)
+                   << stageSummary(stage) << "\n";
+    return 0;
+  }
+  return succeeded(compile(flags)) ? 0 : 1;
+}
