@@ -1,0 +1,114 @@
+//===- PlanEngine.cpp - A plan as the trainer's engine --------------------===//
+
+#include "runtime/trainer/PlanEngine.h"
+
+using namespace qwen;
+
+StatusOr<PlanEngine> PlanEngine::create(const Plan &plan,
+                                        const ExecutorOptions &options) {
+  QWEN_ASSIGN_OR_RETURN(Executor executor, Executor::create(plan, options));
+  PlanEngine engine(std::move(executor));
+  QWEN_RETURN_IF_ERROR(engine.bindPrograms());
+  QWEN_RETURN_IF_ERROR(engine.bindInputs());
+  QWEN_RETURN_IF_ERROR(engine.bindOutputs());
+  engine.bindParameters();
+  return engine;
+}
+
+Status PlanEngine::bindPrograms() {
+  for (auto [name, index] :
+       {std::pair("micro_step", &microStepProgram),
+        std::pair("update", &updateProgram), std::pair("eval", &evalProgram)}) {
+    auto found = executor.plan().findProgram(name);
+    if (!found)
+      return makeError(StatusCode::FailedPrecondition,
+                       "not a training plan: it has no program '{}'", name);
+    *index = *found;
+  }
+  return okStatus();
+}
+
+/// Checks that a port is there and of the right type, and takes its buffer.
+static Status bind(const std::optional<Buffer> &found, std::string_view what,
+                   DType dtype, int64_t elements, Buffer &target) {
+  if (!found)
+    return makeError(StatusCode::FailedPrecondition,
+                     "not a training plan: it has no {}", what);
+  if (found->dtype != dtype || found->elements() != elements ||
+      !found->isContiguous())
+    return makeError(StatusCode::FailedPrecondition,
+                     "{} of the plan is {}, expected {} contiguous {} elements",
+                     what, toString(*found), elements, dtypeName(dtype));
+  target = *found;
+  return okStatus();
+}
+
+Status PlanEngine::bindInputs() {
+  PackLimits size = limits();
+  struct Input {
+    const char *name;
+    DType dtype;
+    int64_t elements;
+    Buffer *target;
+  };
+  const Input inputs[] = {
+      {"tokens", DType::I32, size.tokens, &bound.tokens},
+      {"labels", DType::I32, size.tokens, &bound.labels},
+      {"positions", DType::I32, size.tokens, &bound.positions},
+      {"cu_seqlens", DType::I32, size.documents + 1, &bound.cuSeqlens},
+      {"loss_scale", DType::F32, 1, &bound.lossScale},
+      {"hyper", DType::F32, 8, &bound.hyper},
+      {"rng", DType::I32, 2, &bound.rng},
+  };
+  for (const Input &input : inputs)
+    QWEN_RETURN_IF_ERROR(bind(executor.input(input.name),
+                              fmt::format("input '{}'", input.name),
+                              input.dtype, input.elements, *input.target));
+  return okStatus();
+}
+
+Status PlanEngine::bindOutputs() {
+  int64_t tokens = limits().tokens;
+  QWEN_RETURN_IF_ERROR(bind(executor.output(microStepProgram, "nll"),
+                            "output 'nll' of 'micro_step'", DType::F32, tokens,
+                            bound.microNll));
+  QWEN_RETURN_IF_ERROR(bind(executor.output(evalProgram, "nll"),
+                            "output 'nll' of 'eval'", DType::F32, tokens,
+                            bound.evalNll));
+  return bind(executor.output(updateProgram, "stats"),
+              "output 'stats' of 'update'", DType::F32, 4, bound.stats);
+}
+
+void PlanEngine::bindParameters() {
+  auto parameters = executor.plan().parameters();
+  for (int i = 0; i < int(parameters.size()); ++i) {
+    const PlanParameter &parameter = parameters[size_t(i)];
+    ParameterView view;
+    view.name = parameter.name;
+    view.shape.assign(parameter.type.shape.begin(),
+                      parameter.type.shape.begin() + parameter.type.rank);
+    view.value = executor.parameter(i);
+    view.master = executor.master(i);
+    view.moment1 = executor.moment1(i);
+    view.moment2 = executor.moment2(i);
+    views.push_back(std::move(view));
+    parts.push_back({parameter.decay, parameter.init, parameter.initStd,
+                     executor.gradient(i)});
+  }
+}
+
+PackLimits PlanEngine::limits() const {
+  const PlanInfo &info = executor.plan().info();
+  return {info.tokens, info.maxDocuments};
+}
+
+int64_t PlanEngine::vocabSize() const {
+  return executor.plan().info().vocabSize;
+}
+
+double PlanEngine::trainingFlops(double tokens, double contextPairs) const {
+  double flops = 0;
+  for (const PlanFlopsTerm &term : executor.plan().info().flops)
+    flops += term.perToken * tokens + term.perTokenContext * contextPairs;
+  return flops;
+}

@@ -1,0 +1,181 @@
+//===- TrainingRun.cpp - A run with its files -----------------------------===//
+
+#include "runtime/trainer/TrainingRun.h"
+
+#include <chrono>
+#include <cmath>
+
+using namespace qwen;
+
+static double now() {
+  using namespace std::chrono;
+  return duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+StatusOr<std::string> qwen::saveCheckpoint(const RunFiles &files,
+                                           Engine &engine,
+                                           const TrainerState &state,
+                                           const RunOptions &options) {
+  QWEN_RETURN_IF_ERROR(checkFinite(engine.parameters()));
+  QWEN_ASSIGN_OR_RETURN(PendingDirectory pending,
+                        files.directory->beginCheckpoint(state.step));
+  const std::string &path = pending.path();
+  QWEN_RETURN_IF_ERROR(saveParameters(path, files.source, engine.parameters()));
+  {
+    QWEN_ASSIGN_OR_RETURN(Checkpoint written, Checkpoint::open(path));
+    QWEN_RETURN_IF_ERROR(
+        saveOptimizerState(path, written, engine.parameters()));
+  }
+  if (files.sideFiles)
+    QWEN_RETURN_IF_ERROR(files.sideFiles->writeTo(path));
+  QWEN_RETURN_IF_ERROR(
+      publishFile(path + "/trainer_state.json",
+                  formatTrainerState(state, options.optionsText)));
+  QWEN_RETURN_IF_ERROR(pending.publish());
+  QWEN_RETURN_IF_ERROR(files.directory->keepNewest(options.keep));
+  return fmt::format("{}/checkpoint-{}", files.directory->path(), state.step);
+}
+
+StatusOr<ResumedCheckpoint>
+qwen::loadForResume(const std::string &path, Engine &engine,
+                    std::span<const std::string> carryPrefixes) {
+  QWEN_ASSIGN_OR_RETURN(Checkpoint weights, Checkpoint::open(path));
+  QWEN_ASSIGN_OR_RETURN(
+      LoadReport report,
+      loadParameters(weights, engine.parameters(), carryPrefixes));
+  QWEN_ASSIGN_OR_RETURN(Checkpoint optimizer,
+                        loadOptimizerState(path, engine.parameters()));
+  return ResumedCheckpoint{std::move(weights), std::move(optimizer),
+                           std::move(report)};
+}
+
+double TrainingRun::mfuOf(const StepResult &result, double seconds) const {
+  double flops =
+      engine.trainingFlops(double(result.tokens), result.contextPairs);
+  return flops / seconds / (options.peakTflops * 1e12);
+}
+
+Status TrainingRun::reportStep(const StepResult &result, double seconds) {
+  const TrainerState &state = trainer.state();
+  if (result.kind == StepResult::Kind::Empty) {
+    progress.line(fmt::format(
+        "warning: step {} has no supervised token and was skipped ({} so far)",
+        state.step, state.emptySteps));
+    return okStatus();
+  }
+  double left = double(trainer.totalSteps() - state.step);
+  StepReport report;
+  report.step = state.step;
+  report.totalSteps = trainer.totalSteps();
+  report.loss = result.loss;
+  report.gradNorm = result.gradNorm;
+  report.learningRate = result.learningRate;
+  report.tokensPerSecond = double(result.tokens) / seconds;
+  if (options.peakTflops > 0)
+    report.mfu = mfuOf(result, seconds);
+  report.secondsLeft = left * stepSeconds / double(stepsHere);
+  progress.step(report);
+  if (!metrics)
+    return okStatus();
+  std::vector<Scalar> scalars = {
+      {"loss", result.loss},
+      {"grad_norm", result.gradNorm},
+      {"lr", result.learningRate},
+      {"tokens_per_second", report.tokensPerSecond},
+      {"seconds", seconds},
+      {"tokens", double(state.tokens)},
+      {"supervised_tokens", double(state.supervisedTokens)},
+      {"epoch", double(state.epoch) +
+                    double(state.pack) / double(trainer.packsOfEpoch())},
+      {"non_finite_steps", double(state.nonFiniteSteps)},
+      {"empty_steps", double(state.emptySteps)},
+      {"empty_micro_batches", double(state.emptyMicroBatches)},
+  };
+  if (report.mfu)
+    scalars.emplace_back("mfu", *report.mfu);
+  return metrics->write(state.step, "train", scalars);
+}
+
+Status TrainingRun::checkNonFinite(const StepResult &result) {
+  if (result.kind != StepResult::Kind::NonFinite)
+    return okStatus();
+  const TrainerState &state = trainer.state();
+  progress.line(fmt::format(
+      "warning: {} of step {} is not finite; the update was skipped ({} so "
+      "far, {} in a row)",
+      std::isfinite(result.loss) ? "the gradient" : "the loss", state.step,
+      state.nonFiniteSteps, state.nonFiniteInARow));
+  if (state.nonFiniteInARow < options.maxNonFinite)
+    return okStatus();
+  return makeError(StatusCode::FailedPrecondition,
+                   "{} steps in a row were not finite, stopping at step {}; "
+                   "first NaN or infinity: {}",
+                   state.nonFiniteInARow, state.step,
+                   trainer.explainNonFinite());
+}
+
+Status TrainingRun::runEvaluation() {
+  if (!evalData || evaluatedStep == trainer.state().step)
+    return okStatus();
+  evaluatedStep = trainer.state().step;
+  progress.activity("evaluating");
+  QWEN_ASSIGN_OR_RETURN(EvalResult result, evaluate(engine, *evalData));
+  progress.line(fmt::format(
+      "eval after step {}: loss {:.4f}  perplexity {:.4g}  ({} tokens)",
+      evaluatedStep, result.loss, std::exp(result.loss), result.supervised));
+  if (!metrics)
+    return okStatus();
+  std::vector<Scalar> scalars = {{"loss", result.loss},
+                                 {"perplexity", std::exp(result.loss)},
+                                 {"tokens", double(result.supervised)}};
+  return metrics->write(evaluatedStep, "eval", scalars);
+}
+
+Status TrainingRun::save(bool last) {
+  const TrainerState &state = trainer.state();
+  if (!files.directory || savedStep == state.step)
+    return okStatus();
+  progress.activity("saving");
+  auto saved = saveCheckpoint(files, engine, state, options);
+  if (saved.ok()) {
+    savedStep = state.step;
+    progress.line(fmt::format("saved {}", *saved));
+    return okStatus();
+  }
+  // A full disk in mid-run must not end it: the last good checkpoint is still
+  // there, and the next save may work. NaN in the weights will not go away.
+  bool fatal = last || saved.status().code() == StatusCode::FailedPrecondition;
+  if (fatal)
+    return saved.status().withContext("checkpoint not saved");
+  progress.line(fmt::format("warning: checkpoint of step {} not saved: {}",
+                            state.step, saved.status().message()));
+  return okStatus();
+}
+
+StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
+  auto due = [&](int64_t every) {
+    return every > 0 && trainer.state().step % every == 0;
+  };
+  savedStep = trainer.state().step > 0 ? trainer.state().step : -1;
+  while (!trainer.finished() && !stopRequested()) {
+    StepResult result;
+    double start = now();
+    QWEN_RETURN_IF_ERROR(trainer.step(result));
+    double seconds = std::max(now() - start, 1e-9);
+    stepSeconds += seconds;
+    ++stepsHere;
+    QWEN_RETURN_IF_ERROR(reportStep(result, seconds));
+    QWEN_RETURN_IF_ERROR(checkNonFinite(result));
+    if (due(options.evalEvery))
+      QWEN_RETURN_IF_ERROR(runEvaluation());
+    if (due(options.saveEvery))
+      QWEN_RETURN_IF_ERROR(save(/*last=*/false));
+  }
+  if (trainer.finished()) {
+    QWEN_RETURN_IF_ERROR(runEvaluation());
+    QWEN_RETURN_IF_ERROR(save(/*last=*/true));
+    return RunEnd::Finished;
+  }
+  QWEN_RETURN_IF_ERROR(save(/*last=*/true));
+  return RunEnd::Stopped;
+}

@@ -1,0 +1,91 @@
+//===- TrainingRun.h - A run with its files --------------------*- C++ -*-===//
+//
+// Steps, evaluation, metrics, checkpoints and a clean stop.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_RUNTIME_TRAINER_TRAININGRUN_H
+#define QWEN_RUNTIME_TRAINER_TRAININGRUN_H
+
+#include "runtime/checkpoint/RunDirectory.h"
+#include "runtime/metrics/MetricsLog.h"
+#include "runtime/metrics/Progress.h"
+#include "runtime/trainer/Trainer.h"
+
+#include <functional>
+#include <optional>
+
+namespace qwen {
+
+/// When to evaluate, save and give up.
+struct RunOptions {
+  int64_t evalEvery = 0;          ///< steps; 0: at the end only
+  int64_t saveEvery = 0;          ///< steps; 0: at the end only
+  int64_t keep = 2;               ///< checkpoints
+  int64_t maxNonFinite = 10;      ///< steps in a row
+  double peakTflops = 0;          ///< of the machine, for MFU; 0: unknown
+  std::string optionsText = "{}"; ///< JSON, for trainer_state.json
+};
+
+/// Where the checkpoints of a run come from and go to.
+struct RunFiles {
+  const RunDirectory *directory = nullptr;
+  /// The loaded checkpoint, whose layout is kept; null for random weights.
+  const Checkpoint *source = nullptr;
+  const SideFiles *sideFiles = nullptr;
+};
+
+/// Writes and publishes the checkpoint of a state, then removes all but the
+/// newest `keep`. Refuses weights or moments that are not finite. Returns the
+/// folder.
+StatusOr<std::string> saveCheckpoint(const RunFiles &files, Engine &engine,
+                                     const TrainerState &state,
+                                     const RunOptions &options);
+
+/// Loads weights and optimizer state of a checkpoint of `saveCheckpoint`. The
+/// result must live as long as the engine's parameters are saved.
+struct ResumedCheckpoint {
+  Checkpoint weights, optimizer;
+  LoadReport report;
+};
+StatusOr<ResumedCheckpoint>
+loadForResume(const std::string &path, Engine &engine,
+              std::span<const std::string> carryPrefixes);
+
+/// How a run ended.
+enum class RunEnd { Finished, Stopped };
+
+/// A run from the trainer's position to its end, or until `stopRequested`,
+/// which is asked after each step.
+class TrainingRun {
+public:
+  TrainingRun(Trainer &trainer, Engine &engine, const TokenDataset *evalData,
+              RunFiles files, RunOptions options, MetricsLog *metrics,
+              Progress &progress)
+      : trainer(trainer), engine(engine), evalData(evalData), files(files),
+        options(std::move(options)), metrics(metrics), progress(progress) {}
+
+  StatusOr<RunEnd> run(const std::function<bool()> &stopRequested);
+
+private:
+  Status reportStep(const StepResult &result, double seconds);
+  Status checkNonFinite(const StepResult &result);
+  Status runEvaluation();
+  Status save(bool last);
+  double mfuOf(const StepResult &result, double seconds) const;
+
+  Trainer &trainer;
+  Engine &engine;
+  const TokenDataset *evalData;
+  RunFiles files;
+  RunOptions options;
+  MetricsLog *metrics;
+  Progress &progress;
+  int64_t savedStep = -1, evaluatedStep = -1;
+  int64_t stepsHere = 0;  ///< done by this process
+  double stepSeconds = 0; ///< they took
+};
+
+} // namespace qwen
+
+#endif // QWEN_RUNTIME_TRAINER_TRAININGRUN_H

@@ -1,0 +1,187 @@
+//===- TrainingRunTest.cpp - Save, stop, resume bit for bit ---------------===//
+
+#include "runtime/trainer/TrainingRun.h"
+#include "BigramEngine.h"
+#include "TokenFile.h"
+#include "runtime/trainer/Initialize.h"
+
+#include <random>
+#include <sstream>
+
+using namespace qwen;
+
+static constexpr int64_t vocab = 16;
+static constexpr PackLimits limits = {20, 4};
+
+namespace {
+/// Data and options of one small run: 5 packs an epoch or so, 2 a step.
+class TrainingRunTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    std::mt19937 random(5);
+    TokenFile file;
+    for (int i = 0; i < 12; ++i) {
+      std::vector<int32_t> document;
+      for (size_t length = 3 + random() % 8; document.size() < length;)
+        document.push_back(int32_t(random() % vocab));
+      file.add(document);
+    }
+    file.write(folder / "t.safetensors");
+    auto opened = TokenDataset::open(folder / "t.safetensors", vocab);
+    ASSERT_OK(opened.status());
+    data.emplace(std::move(opened).value());
+    options.epochs = 4;
+    options.accumulation = 2;
+    options.seed = 9;
+    options.schedule.peak = 1e-2;
+    options.schedule.warmup = {3, false};
+    sink = std::fopen("/dev/null", "w");
+  }
+  void TearDown() override { std::fclose(sink); }
+
+  /// Runs in `out` until `stopAfter` steps of this process are done, from the
+  /// newest checkpoint there, if any.
+  StatusOr<RunEnd> runIn(const std::string &out, BigramEngine &engine,
+                         int64_t stopAfter) {
+    QWEN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::open(out));
+    QWEN_ASSIGN_OR_RETURN(Trainer trainer,
+                          Trainer::create(engine, *data, options));
+    RunFiles files{&directory, nullptr, nullptr};
+    std::optional<ResumedCheckpoint> resumed;
+    std::vector<std::string> warnings;
+    auto newest = findNewestCheckpoint(out, warnings);
+    if (newest.ok()) {
+      QWEN_ASSIGN_OR_RETURN(ResumedCheckpoint loaded,
+                            loadForResume(newest->path, engine, {}));
+      resumed.emplace(std::move(loaded));
+      files.source = &resumed->weights;
+      QWEN_ASSIGN_OR_RETURN(TrainerState state, readTrainerState(newest->path));
+      QWEN_RETURN_IF_ERROR(trainer.restore(state));
+    } else {
+      initializeParameters(engine, options.seed);
+    }
+    QWEN_ASSIGN_OR_RETURN(MetricsLog metrics,
+                          MetricsLog::open(out, trainer.state().step));
+    Progress progress(sink, 1);
+    TrainingRun run(trainer, engine, &*data, files, runOptions, &metrics,
+                    progress);
+    totalSteps = trainer.totalSteps();
+    int64_t last = trainer.state().step + stopAfter;
+    return run.run([&] { return trainer.state().step >= last; });
+  }
+
+  TemporaryFolder folder;
+  std::optional<TokenDataset> data;
+  TrainerOptions options;
+  RunOptions runOptions;
+  int64_t totalSteps = 0;
+  std::FILE *sink = nullptr;
+};
+} // namespace
+
+/// The lines of metrics.jsonl without what depends on the clock.
+static std::string timelessMetrics(const std::string &out) {
+  std::istringstream in(readFile(out + "/metrics.jsonl"));
+  std::string line, all;
+  while (std::getline(in, line)) {
+    for (const char *field : {"\"tokens_per_second\": ", "\"seconds\": "})
+      if (size_t at = line.find(field); at != line.npos)
+        line.erase(at, line.find(',', at) - at);
+    all += line + "\n";
+  }
+  return all;
+}
+
+TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
+  BigramEngine straight(limits, vocab);
+  auto end = runIn(folder / "straight", straight, 1000);
+  ASSERT_OK(end.status());
+  EXPECT_EQ(*end, RunEnd::Finished);
+  ASSERT_GE(totalSteps, 8) << "every kind of place in an epoch is met";
+  std::string last = fmt::format("/checkpoint-{}/", totalSteps);
+  for (int64_t stop = 1; stop < totalSteps; ++stop) {
+    std::string out = folder / fmt::format("stop-{}", stop);
+    BigramEngine before(limits, vocab), after(limits, vocab);
+    auto stopped = runIn(out, before, stop);
+    ASSERT_OK(stopped.status());
+    EXPECT_EQ(*stopped, RunEnd::Stopped);
+    auto finished = runIn(out, after, 1000);
+    ASSERT_OK(finished.status());
+    auto seen = before.seen;
+    seen.insert(seen.end(), after.seen.begin(), after.seen.end());
+    EXPECT_EQ(seen, straight.seen) << "stopped after " << stop;
+    EXPECT_EQ(after.table, straight.table);
+    EXPECT_EQ(after.v, straight.v);
+    for (const char *file :
+         {"model.safetensors", "optimizer.safetensors", "trainer_state.json"})
+      EXPECT_EQ(readFile(out + last + file),
+                readFile(folder / "straight" + last + file))
+          << file;
+    EXPECT_EQ(timelessMetrics(out), timelessMetrics(folder / "straight"));
+  }
+}
+
+TEST_F(TrainingRunTest, LearnsKeepsAndEvaluates) {
+  options.epochs = 40;
+  options.schedule.peak = 0.1;
+  runOptions.saveEvery = 20;
+  runOptions.evalEvery = 10;
+  runOptions.keep = 2;
+  BigramEngine engine(limits, vocab);
+  std::string out = folder / "out";
+  ASSERT_OK(runIn(out, engine, 100000).status());
+  EXPECT_EQ(listCheckpoints(out).size(), 2u);
+  EXPECT_EQ(listCheckpoints(out)[0].step, totalSteps);
+  auto result = evaluate(engine, *data);
+  ASSERT_OK(result.status());
+  // The conditional entropy of 90 random pairs over 16 tokens is below half of
+  // log 16, which an untrained table has.
+  EXPECT_LT(result->loss, std::log(double(vocab)) * 0.6);
+  std::string metrics = readFile(out + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("{\"step\": 10, \"group\": \"eval\", \"loss\": "),
+            std::string::npos);
+}
+
+TEST_F(TrainingRunTest, StopsAfterNonFiniteStepsWithoutPublishing) {
+  runOptions.maxNonFinite = 3;
+  BigramEngine engine(limits, vocab);
+  std::string out = folder / "out";
+  ASSERT_OK(runIn(out, engine, 2).status());
+  BigramEngine poisoned(limits, vocab);
+  poisoned.poisonAll = true;
+  auto end = runIn(out, poisoned, 1000);
+  EXPECT_ERROR(end.status(), "3 steps in a row were not finite");
+  EXPECT_ERROR(end.status(), "loss of token 0 of document");
+  ASSERT_EQ(listCheckpoints(out).size(), 1u);
+  EXPECT_EQ(listCheckpoints(out)[0].step, 2);
+  EXPECT_EQ(poisoned.table, engine.table);
+}
+
+TEST_F(TrainingRunTest, NeverPublishesNonFiniteWeights) {
+  BigramEngine engine(limits, vocab);
+  auto directory = RunDirectory::open(folder / "out");
+  ASSERT_OK(directory.status());
+  engine.table[3] = std::nanf("");
+  RunFiles files{&*directory, nullptr, nullptr};
+  EXPECT_ERROR(saveCheckpoint(files, engine, {}, runOptions).status(),
+               "'model.table' is NaN or infinite at element 3");
+  EXPECT_TRUE(listCheckpoints(folder / "out").empty());
+}
+
+TEST_F(TrainingRunTest, ResumeNeedsTheSameSamples) {
+  BigramEngine engine(limits, vocab), again(limits, vocab);
+  ASSERT_OK(runIn(folder / "out", engine, 2).status());
+  options.seed = 10;
+  EXPECT_ERROR(runIn(folder / "out", again, 2).status(),
+               "seed was 9 and is 10");
+}
+
+TEST_F(TrainingRunTest, ResumePastTheEndDoesNothing) {
+  BigramEngine engine(limits, vocab), again(limits, vocab);
+  ASSERT_OK(runIn(folder / "out", engine, 1000).status());
+  auto end = runIn(folder / "out", again, 1000);
+  ASSERT_OK(end.status());
+  EXPECT_EQ(*end, RunEnd::Finished);
+  EXPECT_TRUE(again.seen.empty());
+  EXPECT_EQ(again.table, engine.table);
+}
