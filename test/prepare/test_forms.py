@@ -258,8 +258,12 @@ class FormErrorsTest(PrepareTest):
             ([{"from": "human", "value": "a"},
               {"from": "function_call", "value": "call f"}],
              "conversations[1].value: expected a tool call as a JSON object"),
-            ([{"from": "function_call", "value": {"name": "f"}}],
+            ([{"from": "function_call", "value": None}],
              "conversations[0].value: expected a tool call in JSON"),
+            ([{"from": ["human"], "value": "a"}],
+             "conversations[0].from: expected one of system, human"),
+            ([{"from": "human", "value": 3}],
+             "conversations[0].value: expected text, found 3"),
         ):
             self.expect_row_error({"conversations": turns}, expected)
 

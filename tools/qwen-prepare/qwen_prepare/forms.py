@@ -129,7 +129,7 @@ def _read_conversation(data: dict, name: str) -> Chat:
 def _from_sharegpt(turn: dict, where: str) -> dict:
     """A from/value turn as a role/content message; other fields are kept."""
     speaker = turn["from"]
-    if speaker not in _SHAREGPT_ROLES:
+    if not isinstance(speaker, str) or speaker not in _SHAREGPT_ROLES:
         raise PrepareError(
             f"{where}.from: expected one of {', '.join(_SHAREGPT_ROLES)}; "
             f"found {one_line(speaker, 60)}"
@@ -137,6 +137,10 @@ def _from_sharegpt(turn: dict, where: str) -> dict:
     rest = {k: v for k, v in turn.items() if k not in ("from", "value")}
     message = {**rest, "role": _SHAREGPT_ROLES[speaker]}
     value = turn.get("value")
+    if not isinstance(value, (str, list, type(None))):
+        raise PrepareError(
+            f"{where}.value: expected text, found {one_line(value, 60)}"
+        )
     if speaker != "function_call":
         return {**message, "content": value}
     if not isinstance(value, str):
