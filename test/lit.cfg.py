@@ -5,7 +5,8 @@ import lit.formats
 from lit.llvm import llvm_config
 
 config.name = "qwen"
-config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
+# The internal shell knows `not` and behaves alike everywhere.
+config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)

@@ -25,8 +25,8 @@ kernel.group_function @f attributes {domain = array<i64: 1, 2>, rows_per_block =
 
 // A value whose dimensions nothing tells.
 kernel.group_function @f attributes {domain = array<i64: 4, 4>, rows_per_block = 2 : i64,
-    // expected-error @+3 {{cannot tell over which dimensions of the iteration space this group value runs}}
     input_types = [memref<4xf32>], output_types = [memref<4xf32>], column_sums = array<i64>} {
+// expected-error @+1 {{cannot tell over which dimensions of the iteration space this group value runs}}
 ^bb0(%x: tensor<4xf32>):
   %y = arith.addf %x, %x : tensor<4xf32>
   qwen.yield %y : tensor<4xf32>

@@ -67,7 +67,8 @@ kernel.group_function @round attributes {domain = array<i64: 8, 16>, rows_per_bl
 // -----
 
 // The partial sums of a block are zeroed, then every row is added.
-// CHECK-LABEL: func.func @sum(%{{.*}}: !llvm.ptr, %[[PARTIALS:.*]]: !llvm.ptr
+// CHECK-LABEL: func.func @sum(
+// CHECK-SAME: !llvm.ptr, %{{.*}}: !llvm.ptr
 // CHECK: llvm.intr.memset
 // CHECK: scf.for
 // CHECK: scf.for
