@@ -259,7 +259,7 @@ def Qwen_CausalConv1dOp : Qwen_DiffOp<"causal_conv1d",
                        Qwen_IndexTensor:$cu_seqlens);
   let results = (outs Qwen_Tensor:$y);
   let assemblyFormat = [{
-    $x `,` $w
+    $x `,` $w ``
     custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($x) `,` type($w) `,` type($cu_seqlens) `->` type($y)
   }];
@@ -271,7 +271,7 @@ def Qwen_CausalConv1dGradOp : Qwen_PureOp<"causal_conv1d_grad"> {
                        Qwen_IndexTensor:$cu_seqlens);
   let results = (outs Qwen_Tensor:$dx, Qwen_WideTensor:$dw);
   let assemblyFormat = [{
-    $x `,` $w `,` $dy
+    $x `,` $w `,` $dy ``
     custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($x) `,` type($w) `,` type($dy) `,` type($cu_seqlens) `->`
     type($dx) `,` type($dw)
@@ -293,7 +293,7 @@ def Qwen_GatedDeltaOp : Qwen_DiffOp<"gated_delta",
                        DefaultValuedAttr<I64Attr, "64">:$chunk);
   let results = (outs Qwen_Tensor:$o);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $g `,` $beta
+    $q `,` $k `,` $v `,` $g `,` $beta ``
     custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($g) `,` type($beta) `,`
     type($cu_seqlens) `->` type($o)
@@ -309,7 +309,7 @@ def Qwen_GatedDeltaGradOp : Qwen_PureOp<"gated_delta_grad"> {
   let results = (outs Qwen_Tensor:$dq, Qwen_Tensor:$dk, Qwen_Tensor:$dv,
                       Qwen_WideTensor:$dg, Qwen_Tensor:$dbeta);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $g `,` $beta `,` $dout
+    $q `,` $k `,` $v `,` $g `,` $beta `,` $dout ``
     custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($g) `,` type($beta) `,`
     type($dout) `,` type($cu_seqlens) `->` type($dq) `,` type($dk) `,`
@@ -328,7 +328,7 @@ def Qwen_AttentionOp : Qwen_DiffOp<"attention"> {
                        Qwen_IndexTensor:$cu_seqlens, F64Attr:$scale);
   let results = (outs Qwen_Tensor:$o, Qwen_WideTensor:$lse);
   let assemblyFormat = [{
-    $q `,` $k `,` $v
+    $q `,` $k `,` $v ``
     custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($cu_seqlens) `->`
     type($o) `,` type($lse)
@@ -342,7 +342,7 @@ def Qwen_AttentionGradOp : Qwen_PureOp<"attention_grad"> {
                        Qwen_IndexTensor:$cu_seqlens, F64Attr:$scale);
   let results = (outs Qwen_Tensor:$dq, Qwen_Tensor:$dk, Qwen_Tensor:$dv);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `,` $o `,` $lse `,` $dout
+    $q `,` $k `,` $v `,` $o `,` $lse `,` $dout ``
     custom<DocumentBoundaries>($cu_seqlens) attr-dict `:`
     type($q) `,` type($k) `,` type($v) `,` type($o) `,` type($lse) `,`
     type($dout) `,` type($cu_seqlens) `->` type($dq) `,` type($dk) `,` type($dv)

@@ -1,0 +1,105 @@
+//===- qwen-import.cpp - config.json to model.mlir ------------------------===//
+//
+// Writes the training graph of a model as text that can be read, edited and
+// compiled.
+//
+//===----------------------------------------------------------------------===//
+
+#include "models/Import.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace qwen;
+
+namespace {
+
+cl::OptionCategory category("qwen-import");
+cl::opt<std::string> configPath(cl::Positional, cl::Required,
+                                cl::desc("<config.json>"), cl::cat(category));
+cl::opt<std::string> outputPath("o", cl::init("-"),
+                                cl::value_desc("model.mlir"),
+                                cl::desc("Output file"), cl::cat(category));
+cl::opt<int64_t> tokens("tokens", cl::Required,
+                        cl::desc("Tokens of a micro-batch"), cl::cat(category));
+cl::opt<int64_t> maxDocuments("max-documents", cl::Required,
+                              cl::desc("Most documents of a micro-batch"),
+                              cl::cat(category));
+cl::opt<std::string> dtype("dtype", cl::value_desc("f32|bf16|f64"),
+                           cl::desc("Element type; default: the config's"),
+                           cl::cat(category));
+cl::opt<std::string>
+    namePrefix("name-prefix", cl::value_desc("prefix"),
+               cl::desc("Prefix of parameter names; default: "
+                        "model.language_model. for a config with a "
+                        "text_config, else model."),
+               cl::cat(category));
+cl::opt<bool> logits("logits", cl::desc("Add the program @logits"),
+                     cl::cat(category));
+cl::opt<std::string> modelName("name",
+                               cl::desc("What reports call the model; default: "
+                                        "from the config's path"),
+                               cl::cat(category));
+
+/// "configs/tiny.json" -> "tiny"; "Qwen3.5-4B/config.json" -> "Qwen3.5-4B".
+std::string nameFromPath(StringRef path) {
+  StringRef stem = sys::path::stem(path);
+  StringRef folder = sys::path::filename(sys::path::parent_path(path));
+  return (stem == "config" && !folder.empty() ? folder : stem).str();
+}
+
+StatusOr<std::string> readConfig(const std::string &path) {
+  constexpr uint64_t largest = 16 << 20;
+  auto buffer = MemoryBuffer::getFileOrSTDIN(path);
+  if (!buffer)
+    return makeError(StatusCode::IoError, "{}", buffer.getError().message());
+  if ((*buffer)->getBufferSize() > largest)
+    return invalidArgument("expected a config of at most {} bytes, found {}",
+                           largest, (*buffer)->getBufferSize());
+  return (*buffer)->getBuffer().str();
+}
+
+Status run() {
+  QWEN_ASSIGN_OR_RETURN(std::string text, readConfig(configPath));
+  QWEN_ASSIGN_OR_RETURN(ModelConfig config, parseConfig(text));
+  ImportOptions options;
+  options.tokens = tokens;
+  options.maxDocuments = maxDocuments;
+  options.dtype = dtype;
+  if (namePrefix.getNumOccurrences())
+    options.namePrefix = namePrefix;
+  options.logits = logits;
+  options.modelName = modelName.empty() ? nameFromPath(configPath) : modelName;
+
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  QWEN_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
+                        importModel(context, config, options));
+  // The file appears whole or not at all.
+  Error error = writeToOutput(outputPath, [&](raw_ostream &os) {
+    module->print(os, mlir::OpPrintingFlags().printNameLocAsPrefix());
+    os << "\n";
+    return Error::success();
+  });
+  if (error)
+    return makeError(StatusCode::IoError, "{}: {}", outputPath.getValue(),
+                     toString(std::move(error)));
+  return okStatus();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv, "Builds the training graph of a Qwen hybrid model\n");
+  Status status = run();
+  if (status.ok())
+    return 0;
+  errs() << "qwen-import: " << configPath << ": " << status.message() << "\n";
+  return 1;
+}
