@@ -1,0 +1,320 @@
+//===- Options.cpp - Command line and run.toml of qwenrun -----------------===//
+
+#include "Options.h"
+
+#include "runtime/support/Json.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+using namespace qwen;
+namespace fs = std::filesystem;
+
+namespace {
+/// The command-line description, bound to one set of options. CLI11 reports by
+/// exceptions; they end in `parse`.
+class Parser {
+public:
+  explicit Parser(Options &options);
+  /// Parses; `configPath` empty reads no file.
+  StatusOr<std::optional<std::string>>
+  parse(std::span<const std::string> arguments, const std::string &configPath);
+  /// Names of the path options that have a value.
+  std::set<std::string> givenPaths() const;
+  /// Makes the values of path options that are not in `fromCommandLine`
+  /// relative to `folder`.
+  void rebasePaths(const std::set<std::string> &fromCommandLine,
+                   const fs::path &folder);
+  Status finish();
+
+private:
+  void addModelOptions();
+  void addDataOptions();
+  void addOptimizerOptions();
+  void addRunOptions();
+  void addPath(const char *name, std::string &value, const char *text);
+
+  Options &options;
+  CLI::App app{"Trains with a plan made by qwenc.", "qwenrun"};
+  std::vector<std::pair<CLI::Option *, std::string *>> paths;
+  std::string schedule = "cosine", warmup = "0", decay = "0.2", resume;
+  CLI::Option *resumeOption = nullptr;
+};
+} // namespace
+
+Parser::Parser(Options &options) : options(options) {
+  app.option_defaults()->always_capture_default();
+  app.add_option("plan", options.plan, "Plan file (plan.fb)");
+  addModelOptions();
+  addDataOptions();
+  addOptimizerOptions();
+  addRunOptions();
+}
+
+void Parser::addPath(const char *name, std::string &value, const char *text) {
+  paths.emplace_back(app.add_option(name, value, text), &value);
+}
+
+void Parser::addModelOptions() {
+  addPath("--weights", options.weights,
+          "Hugging Face checkpoint folder to start from");
+  app.add_option("--init", options.init,
+                 "'random': start from random weights instead")
+      ->check(CLI::IsMember({"random"}));
+  addPath("--model-config", options.modelConfig,
+          "config.json for the checkpoints of --init random");
+  addPath("--tokenizer", options.tokenizer,
+          "Folder whose tokenizer files go into the checkpoints");
+  app.add_option("--carry", options.carry,
+                 "Prefix of further tensors to carry through untrained "
+                 "(mtp. and visual. are)");
+}
+
+void Parser::addDataOptions() {
+  addPath("--data", options.data, "Token file to train on (qwen-prepare)");
+  addPath("--eval", options.eval, "Token file to evaluate on");
+  addPath("--out", options.out, "Folder for checkpoints and metrics");
+  app.add_option("--steps", options.trainer.steps, "Optimizer steps");
+  app.add_option(
+      "--epochs", options.trainer.epochs,
+      "Passes over the data (default 1), where --steps is not given");
+  app.add_option("--accumulation", options.trainer.accumulation,
+                 "Micro-batches of a step");
+  app.add_option("--seed", options.trainer.seed,
+                 "Seed of sampling, initialisation and rounding");
+}
+
+void Parser::addOptimizerOptions() {
+  Schedule &rates = options.trainer.schedule;
+  AdamWOptions &adamw = options.trainer.adamw;
+  app.add_option("--lr", rates.peak, "Peak learning rate");
+  app.add_option("--schedule", schedule, "constant, linear, cosine or wsd");
+  app.add_option("--warmup", warmup, "Warm-up: steps, or a part (0.03, 3%)");
+  app.add_option("--decay", decay, "Last part of wsd: steps, or a part");
+  app.add_option("--min-lr", rates.minimum, "Learning rate at the end");
+  app.add_option("--beta1", adamw.beta1, "AdamW beta1");
+  app.add_option("--beta2", adamw.beta2, "AdamW beta2");
+  app.add_option("--eps", adamw.epsilon, "AdamW epsilon");
+  app.add_option("--weight-decay", adamw.weightDecay, "Decoupled decay");
+  app.add_option("--clip", adamw.maxGradNorm,
+                 "Largest global gradient norm; 0: no clipping");
+}
+
+void Parser::addRunOptions() {
+  RunOptions &run = options.run;
+  app.add_option("--eval-every", run.evalEvery,
+                 "Steps between evaluations; 0: at the end");
+  app.add_option("--save-every", run.saveEvery,
+                 "Steps between checkpoints; 0: at the end");
+  app.add_option("--keep", run.keep, "Checkpoints to keep");
+  app.add_option("--max-nonfinite", run.maxNonFinite,
+                 "Steps in a row without a finite update before giving up");
+  app.add_option("--peak-tflops", run.peakTflops,
+                 "Peak of the machine, for MFU; 0: not shown");
+  app.add_option("--log-every", options.logEvery,
+                 "Steps between lines where the output is no terminal");
+  resumeOption =
+      app.add_option("--resume", resume,
+                     "Go on from the newest checkpoint in --out, or this one")
+          ->expected(0, 1);
+  app.add_flag("--eval-only", options.evalOnly,
+               "Evaluate --weights on --eval and stop");
+  app.add_flag("--info", options.info, "Print what the plan is and stop");
+  app.add_option("--benchmark", options.benchmark,
+                 "Time this many steps, print JSON and stop");
+  app.add_option("--threads", options.threads, "Threads; 0: all cores");
+}
+
+StatusOr<std::optional<std::string>>
+Parser::parse(std::span<const std::string> arguments,
+              const std::string &configPath) {
+  // The option itself is needed in both passes, the reading in the second.
+  if (configPath.empty())
+    app.add_option("--config", options.config, "TOML file with options");
+  else
+    app.set_config("--config", configPath, "TOML file with options", true);
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp &) {
+    return std::optional<std::string>(app.help());
+  } catch (const CLI::ParseError &error) {
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    if (!configPath.empty())
+      return invalidArgument("{} (options of the command line and '{}')", text,
+                             configPath);
+    return invalidArgument("{}; --help lists the options", text);
+  }
+  return std::optional<std::string>();
+}
+
+std::set<std::string> Parser::givenPaths() const {
+  std::set<std::string> names;
+  for (auto &[option, value] : paths)
+    if (option->count() > 0)
+      names.insert(option->get_name());
+  if (resumeOption->count() > 0)
+    names.insert(resumeOption->get_name());
+  return names;
+}
+
+void Parser::rebasePaths(const std::set<std::string> &fromCommandLine,
+                         const fs::path &folder) {
+  auto rebase = [&](CLI::Option *option, std::string &value) {
+    if (option->count() == 0 || fromCommandLine.count(option->get_name()) ||
+        value.empty() || fs::path(value).is_absolute())
+      return;
+    value = (folder / value).lexically_normal().string();
+  };
+  for (auto &[option, value] : paths)
+    rebase(option, *value);
+  if (resume != "true")
+    rebase(resumeOption, resume);
+}
+
+/// Every number is where it makes sense.
+static Status checkRanges(const Options &options) {
+  const TrainerOptions &trainer = options.trainer;
+  const AdamWOptions &adamw = trainer.adamw;
+  struct Rule {
+    bool good;
+    const char *text;
+  };
+  const Rule rules[] = {
+      {trainer.steps >= 0, "--steps must not be negative"},
+      {trainer.epochs >= 0, "--epochs must not be negative"},
+      {trainer.accumulation >= 1, "--accumulation must be at least 1"},
+      {trainer.steps == 0 || trainer.epochs == 0,
+       "--steps and --epochs exclude each other"},
+      {std::isfinite(trainer.schedule.peak) && trainer.schedule.peak >= 0,
+       "--lr must be a number of at least 0"},
+      {trainer.schedule.minimum >= 0 &&
+           trainer.schedule.minimum <= trainer.schedule.peak,
+       "--min-lr must lie between 0 and --lr"},
+      {adamw.beta1 >= 0 && adamw.beta1 < 1, "--beta1 must lie in [0, 1)"},
+      {adamw.beta2 >= 0 && adamw.beta2 < 1, "--beta2 must lie in [0, 1)"},
+      {std::isfinite(adamw.epsilon) && adamw.epsilon > 0,
+       "--eps must be positive"},
+      {std::isfinite(adamw.weightDecay) && adamw.weightDecay >= 0,
+       "--weight-decay must be a number of at least 0"},
+      {std::isfinite(adamw.maxGradNorm) && adamw.maxGradNorm >= 0,
+       "--clip must be a number of at least 0"},
+      {options.run.evalEvery >= 0, "--eval-every must not be negative"},
+      {options.run.saveEvery >= 0, "--save-every must not be negative"},
+      {options.run.keep >= 1, "--keep must be at least 1"},
+      {options.run.maxNonFinite >= 1, "--max-nonfinite must be at least 1"},
+      {options.run.peakTflops >= 0, "--peak-tflops must not be negative"},
+      {options.benchmark >= 0, "--benchmark must not be negative"},
+      {options.threads >= 0, "--threads must not be negative"},
+      {options.logEvery >= 1, "--log-every must be at least 1"},
+  };
+  for (const Rule &rule : rules)
+    if (!rule.good)
+      return invalidArgument("{}", rule.text);
+  return okStatus();
+}
+
+/// The options that each way of running needs.
+static Status checkRequired(const Options &options) {
+  if (options.plan.empty())
+    return invalidArgument("no plan given: qwenrun plan.fb …; --help lists the "
+                           "options");
+  if (options.info)
+    return okStatus();
+  bool random = !options.init.empty();
+  if (random && !options.weights.empty())
+    return invalidArgument("--weights and --init exclude each other");
+  if (options.benchmark > 0)
+    return okStatus();
+  if (!random && options.weights.empty() && !options.resume)
+    return invalidArgument(
+        "no weights: give --weights FOLDER or --init random");
+  if (options.evalOnly)
+    return options.eval.empty() ? invalidArgument("--eval-only needs --eval")
+                                : okStatus();
+  if (options.data.empty())
+    return invalidArgument("no training data: give --data FILE");
+  if (options.out.empty())
+    return invalidArgument("no output folder: give --out FOLDER");
+  return okStatus();
+}
+
+Status Parser::finish() {
+  auto kind = parseScheduleKind(schedule);
+  if (!kind)
+    return invalidArgument("--schedule '{}' is not one of constant, linear, "
+                           "cosine, wsd",
+                           schedule);
+  options.trainer.schedule.kind = *kind;
+  for (auto [name, text, target] :
+       {std::tuple("--warmup", &warmup, &options.trainer.schedule.warmup),
+        std::tuple("--decay", &decay, &options.trainer.schedule.decay)}) {
+    auto span = parseStepSpan(*text);
+    if (!span.ok())
+      return span.status().withContext(name);
+    *target = *span;
+  }
+  options.resume = resumeOption->count() > 0 && resume != "false";
+  // In a file an option without a value is written `resume = true`.
+  if (options.resume && resume != "true")
+    options.resumeFrom = resume;
+  QWEN_RETURN_IF_ERROR(checkRanges(options));
+  QWEN_RETURN_IF_ERROR(checkRequired(options));
+  if (options.trainer.steps == 0 && options.trainer.epochs == 0)
+    options.trainer.epochs = 1;
+  options.run.optionsText = options.trainingText();
+  return okStatus();
+}
+
+StatusOr<ParsedOptions>
+qwen::parseOptions(std::span<const std::string> arguments) {
+  ParsedOptions parsed;
+  Parser first(parsed.options);
+  QWEN_ASSIGN_OR_RETURN(parsed.message, first.parse(arguments, ""));
+  if (parsed.message)
+    return parsed;
+  std::string config = parsed.options.config;
+  if (config.empty() && !parsed.options.plan.empty()) {
+    fs::path beside = fs::path(parsed.options.plan).parent_path() / "run.toml";
+    std::error_code error;
+    if (fs::exists(beside, error))
+      config = beside.string();
+  }
+  if (config.empty()) {
+    QWEN_RETURN_IF_ERROR(first.finish());
+    return parsed;
+  }
+  std::error_code error;
+  if (!fs::is_regular_file(config, error))
+    return makeError(StatusCode::NotFound, "no options file '{}'", config);
+  // A second parser reads both: the first one's values are no defaults.
+  parsed.options = Options();
+  Parser second(parsed.options);
+  QWEN_RETURN_IF_ERROR(second.parse(arguments, config).status());
+  parsed.options.config = config;
+  second.rebasePaths(first.givenPaths(), fs::path(config).parent_path());
+  QWEN_RETURN_IF_ERROR(second.finish());
+  return parsed;
+}
+
+std::string Options::trainingText() const {
+  Json json = {{"steps", trainer.steps},
+               {"epochs", trainer.epochs},
+               {"lr", trainer.schedule.peak},
+               {"min_lr", trainer.schedule.minimum},
+               {"schedule", scheduleKindName(trainer.schedule.kind)},
+               {"warmup", trainer.schedule.warmup.value},
+               {"decay", trainer.schedule.decay.value},
+               {"beta1", trainer.adamw.beta1},
+               {"beta2", trainer.adamw.beta2},
+               {"eps", trainer.adamw.epsilon},
+               {"weight_decay", trainer.adamw.weightDecay},
+               {"clip", trainer.adamw.maxGradNorm}};
+  return json.dump();
+}
