@@ -16,6 +16,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace qwen {
@@ -108,11 +109,17 @@ public:
   Status addFolder(const std::string &directory);
   /// Adds one file under a name of its own; it replaces one of that name.
   Status addFile(const std::string &path, const std::string &name);
+  /// Adds a file with this content.
+  void addText(const std::string &name, const std::string &text);
   bool has(const std::string &name) const { return files.count(name); }
+  void remove(const std::string &name) { files.erase(name); }
+  /// Takes over the files of `other`; they replace those of the same name.
+  void merge(SideFiles other);
   Status writeTo(const std::string &directory) const;
 
 private:
-  std::map<std::string, MappedFile> files;
+  using Content = std::variant<MappedFile, std::string>;
+  std::map<std::string, Content> files;
 };
 
 /// Writes masters and moments to `optimizer*.safetensors`, the exact value of

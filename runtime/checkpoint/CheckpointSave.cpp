@@ -168,11 +168,23 @@ Status SideFiles::addFile(const std::string &path, const std::string &name) {
   return okStatus();
 }
 
+void SideFiles::addText(const std::string &name, const std::string &text) {
+  files.insert_or_assign(name, text);
+}
+
+void SideFiles::merge(SideFiles other) {
+  for (auto &[name, content] : other.files)
+    files.insert_or_assign(name, std::move(content));
+}
+
 Status SideFiles::writeTo(const std::string &directory) const {
-  for (auto &[name, file] : files) {
+  for (auto &[name, content] : files) {
     QWEN_ASSIGN_OR_RETURN(OutputFile out,
                           OutputFile::create(directory + "/" + name));
-    QWEN_RETURN_IF_ERROR(out.write(file.bytes()));
+    if (auto *file = std::get_if<MappedFile>(&content))
+      QWEN_RETURN_IF_ERROR(out.write(file->bytes()));
+    else
+      QWEN_RETURN_IF_ERROR(out.write(std::get<std::string>(content)));
     QWEN_RETURN_IF_ERROR(out.close());
   }
   return okStatus();

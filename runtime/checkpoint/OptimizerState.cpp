@@ -33,10 +33,10 @@ Status qwen::saveOptimizerState(const std::string &directory,
   for (const ParameterView &parameter : parameters) {
     const StoredTensor *stored = checkpointTypes.find(parameter.name);
     // A file type other than the parameter's was written from the master.
-    bool exact =
-        !stored || !holdsExactly(stored->dtype, parameter.value.dtype) ||
-        (parameter.master.data &&
-         stored->dtype != fileDTypeOf(parameter.value.dtype));
+    bool exact = !stored ||
+                 !holdsExactly(stored->dtype, parameter.value.dtype) ||
+                 (parameter.master.data &&
+                  stored->dtype != fileDTypeOf(parameter.value.dtype));
     visitState(
         parameter, exact, [&](const std::string &name, const Buffer &buffer) {
           tensors.push_back(

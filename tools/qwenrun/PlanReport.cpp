@@ -1,0 +1,204 @@
+//===- PlanReport.cpp - What qwenrun says of a plan -----------------------===//
+
+#include "PlanReport.h"
+
+#include "runtime/checkpoint/Cast.h"
+#include "runtime/metrics/Progress.h"
+#include "runtime/plan/PlanSteps.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace qwen;
+
+std::string qwen::describeForecast(const PlanForecast &forecast) {
+  return fmt::format(
+      "memory: {} (parameters {}, gradients {}, optimizer {}, activations {}, "
+      "workspace {}, inputs and outputs {}, code {})",
+      formatBytes(double(forecast.total())),
+      formatBytes(double(forecast.parameters)),
+      formatBytes(double(forecast.gradients)),
+      formatBytes(double(forecast.optimizer)),
+      formatBytes(double(forecast.activations)),
+      formatBytes(double(forecast.workspace)), formatBytes(double(forecast.io)),
+      formatBytes(double(forecast.code)));
+}
+
+static std::string describeFlops(const PlanInfo &info) {
+  std::string text;
+  double perToken = 0, perPair = 0;
+  for (const PlanFlopsTerm &term : info.flops) {
+    text += fmt::format("  {:<24} {:.4g} a token", term.name, term.perToken);
+    if (term.perTokenContext > 0)
+      text += fmt::format(" + {:.4g} a pair of tokens", term.perTokenContext);
+    text += "\n";
+    perToken += term.perToken;
+    perPair += term.perTokenContext;
+  }
+  return fmt::format(
+      "model FLOPs, forward and backward: {:.4g} tokens + {:.4g} "
+      "pairs, a pair being a token and one at or before it in "
+      "its document\n{}",
+      perToken, perPair, text);
+}
+
+std::string qwen::describePlan(const Plan &plan, const std::string &path) {
+  const PlanInfo &info = plan.info();
+  int64_t elements = 0;
+  for (const PlanParameter &parameter : plan.parameters())
+    elements += parameter.type.elements();
+  std::string text = fmt::format(
+      "plan {} ({}, content {:016x})\n"
+      "schema {} (this runtime reads {}), kernel ABI {:016x}\n"
+      "made by qwenc {} with {}\n"
+      "target {}, {} rank{}\n"
+      "micro-batch: {} tokens, at most {} documents; vocabulary {}\n"
+      "parameters: {} tensors, {} elements\n",
+      path, formatBytes(double(plan.fileBytes())), info.contentHash,
+      info.schemaVersion, planSchemaVersion, info.kernelAbi,
+      info.compilerVersion,
+      info.compilerFlags.empty() ? "no flags" : info.compilerFlags, info.target,
+      info.worldSize, info.worldSize == 1 ? "" : "s", info.tokens,
+      info.maxDocuments, info.vocabSize, plan.parameters().size(), elements);
+  for (const PlanFact &fact : info.model)
+    // A fact may be a whole file.
+    if (fact.text.find('\n') == fact.text.npos)
+      text += fmt::format("  {:<24} {}\n", fact.name, fact.text);
+  for (const PlanProgram &program : plan.programs())
+    text += fmt::format("program {:<16} {} launches\n", program.name,
+                        program.launches);
+  return text + describeForecast(info.forecast) + "\n" + describeFlops(info);
+}
+
+namespace {
+/// A row of the kernel table.
+struct KernelRow {
+  std::vector<int64_t> launches; ///< by program
+  bool readsBoundaries = false;
+};
+} // namespace
+
+/// Adds one step to its row.
+static Status countStep(const plan::Step &step, const Plan &plan,
+                        const PlanPort *boundaries, size_t program,
+                        std::map<std::string, KernelRow> &rows) {
+  // Operands that are the input cu_seqlens get this address, others none.
+  static int marker;
+  auto resolve = [&](uint32_t id, auto &buffer) {
+    const plan::View *view = plan.raw().views()->Get(id);
+    buffer.data = boundaries && view->buffer() == boundaries->place.buffer
+                      ? &marker
+                      : nullptr;
+    return okStatus();
+  };
+  return visitStep(step, resolve, [&](auto &args) -> Status {
+    KernelRow &row = rows[args.kernelName];
+    row.launches.resize(plan.programs().size());
+    ++row.launches[program];
+    if constexpr (requires { args.cuSeqlens; }) {
+      row.readsBoundaries = true;
+      if (args.cuSeqlens.data != &marker)
+        return makeError(StatusCode::FailedPrecondition,
+                         "a '{}' of program '{}' does not take its document "
+                         "boundaries from the input 'cu_seqlens'",
+                         args.kernelName, plan.programs()[program].name);
+    }
+    return okStatus();
+  });
+}
+
+StatusOr<std::string> qwen::kernelTable(const Plan &plan) {
+  std::map<std::string, KernelRow> rows;
+  const PlanPort *boundaries = plan.findInput("cu_seqlens");
+  for (size_t program = 0; program < plan.programs().size(); ++program) {
+    auto *steps = plan.raw().programs()->Get(unsigned(program))->steps();
+    for (unsigned i = 0; steps && i < steps->size(); ++i)
+      QWEN_RETURN_IF_ERROR(
+          countStep(*steps->Get(i), plan, boundaries, program, rows));
+  }
+  std::string text = fmt::format("{:<26} {:<10}", "kernel", "kind");
+  for (const PlanProgram &program : plan.programs())
+    text += fmt::format(" {:>10}", program.name);
+  for (auto &[name, row] : rows) {
+    text += fmt::format("\n{:<26} {:<10}", name,
+                        name == "group" ? "generated" : "cpu");
+    for (int64_t count : row.launches)
+      text += fmt::format(" {:>10}", count);
+    if (row.readsBoundaries)
+      text += "  documents from input 'cu_seqlens'";
+  }
+  return text;
+}
+
+/// "model.layers.3.mlp.up_proj.weight" as "model.layers.*.mlp.up_proj.weight".
+static std::string foldNumbers(const std::string &name) {
+  std::string out;
+  for (size_t i = 0; i < name.size();) {
+    size_t end = std::min(name.find('.', i), name.size());
+    std::string_view part = std::string_view(name).substr(i, end - i);
+    bool number = !part.empty() &&
+                  std::all_of(part.begin(), part.end(),
+                              [](char c) { return c >= '0' && c <= '9'; });
+    out += number ? "*" : part;
+    if (end < name.size())
+      out += '.';
+    i = end + 1;
+  }
+  return out;
+}
+
+std::string qwen::describeDecay(Engine &engine, double weightDecay) {
+  std::map<std::string, int64_t> kinds[2];
+  int64_t tensors[2] = {0, 0};
+  for (size_t i = 0; const ParameterView &view : engine.parameters()) {
+    bool decays = engine.roles()[i++].decay;
+    ++kinds[decays][foldNumbers(view.name)];
+    ++tensors[decays];
+  }
+  auto list = [](const std::map<std::string, int64_t> &names) {
+    std::string text;
+    for (auto &[name, count] : names)
+      text += fmt::format("{}{}{}", text.empty() ? "" : ", ", name,
+                          count > 1 ? fmt::format(" x{}", count) : "");
+    return text;
+  };
+  return fmt::format("weight decay {} on {} tensors: {}\nno decay on {} "
+                     "tensors: {}",
+                     weightDecay, tensors[true], list(kinds[true]),
+                     tensors[false], list(kinds[false]));
+}
+
+/// Mean over the norm weights that start at `init`.
+static std::string describeNorms(Engine &engine, ParameterInit init,
+                                 std::string_view what) {
+  double sum = 0;
+  int64_t count = 0;
+  for (size_t i = 0; const ParameterView &view : engine.parameters())
+    if (engine.roles()[i++].init == init &&
+        view.name.ends_with("norm.weight")) {
+      sum += meanOf(view.value);
+      ++count;
+    }
+  if (count == 0)
+    return "";
+  return fmt::format("; {} mean {:.3f} over {} tensors", what,
+                     sum / double(count), count);
+}
+
+std::string qwen::describeLoad(Engine &engine, const LoadReport &report,
+                               const std::string &from) {
+  std::string text =
+      fmt::format("weights: {} tensors from '{}'", report.loadedTensors, from);
+  for (const LoadReport::Cast &cast : report.casts)
+    text += fmt::format("; {} cast {} -> {} ({}{})", cast.tensors,
+                        fileDTypeName(cast.from), dtypeName(cast.to),
+                        cast.example, cast.tensors > 1 ? ", …" : "");
+  if (report.casts.empty())
+    text += ", none cast";
+  if (report.carriedTensors > 0)
+    text += fmt::format("; {} not trained, carried through ({})",
+                        report.carriedTensors,
+                        formatBytes(double(report.carriedBytes)));
+  return text + describeNorms(engine, ParameterInit::Zero, "norms of 1 + w:") +
+         describeNorms(engine, ParameterInit::One, "gated norms:");
+}

@@ -1,0 +1,76 @@
+//===- Session.cpp - What every way of running needs ----------------------===//
+
+#include "Session.h"
+
+#include "PlanReport.h"
+#include "runtime/trainer/Initialize.h"
+
+#include <cmath>
+
+using namespace qwen;
+
+Status qwen::openEngine(Session &session, const Plan &plan) {
+  QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
+  fmt::print(session.log, "{}\n{}\n", table,
+             describeForecast(plan.info().forecast));
+  ExecutorOptions options;
+  options.threads = session.options.threads;
+  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, options));
+  session.engine = std::make_unique<PlanEngine>(std::move(engine));
+  fmt::print(session.log, "{}\n",
+             describeDecay(*session.engine,
+                           session.options.trainer.adamw.weightDecay));
+  return okStatus();
+}
+
+StatusOr<TokenDataset> qwen::openDataset(const Session &session,
+                                         const std::string &path,
+                                         const Plan &plan) {
+  const PlanInfo &info = plan.info();
+  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
+                        TokenDataset::open(path, info.vocabSize));
+  // Finds a document that does not fit before the engine takes its memory.
+  QWEN_ASSIGN_OR_RETURN(
+      EpochPacking packing,
+      EpochPacking::createInOrder(data, {info.tokens, info.maxDocuments}));
+  fmt::print(session.log, "data '{}': {} documents, {} tokens, {} supervised\n",
+             path, data.documents(), data.tokens(), data.supervisedTokens());
+  if (data.supervisedTokens() == 0)
+    fmt::print(session.log, "warning: '{}' has no supervised token\n", path);
+  return data;
+}
+
+Status qwen::loadWeights(Session &session) {
+  const Options &options = session.options;
+  if (!session.source) {
+    initializeParameters(*session.engine, options.trainer.seed);
+    fmt::print(session.log, "weights: random, seed {}\n", options.trainer.seed);
+    return okStatus();
+  }
+  QWEN_ASSIGN_OR_RETURN(LoadReport report,
+                        loadParameters(*session.source,
+                                       session.engine->parameters(),
+                                       options.carry));
+  fmt::print(
+      session.log, "{}\n",
+      describeLoad(*session.engine, report, session.source->directory()));
+  return okStatus();
+}
+
+Status qwen::evaluateOnly(Session &session, const Plan &plan) {
+  const Options &options = session.options;
+  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
+                        openDataset(session, options.eval, plan));
+  if (!options.weights.empty()) {
+    QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(options.weights));
+  }
+  QWEN_RETURN_IF_ERROR(openEngine(session, plan));
+  QWEN_RETURN_IF_ERROR(loadWeights(session));
+  QWEN_ASSIGN_OR_RETURN(EvalResult result, evaluate(*session.engine, data));
+  if (!std::isfinite(result.loss))
+    return makeError(StatusCode::FailedPrecondition,
+                     "the loss on '{}' is not finite", options.eval);
+  fmt::print("{{\"loss\": {}, \"perplexity\": {}, \"tokens\": {}}}\n",
+             result.loss, std::exp(result.loss), result.supervised);
+  return okStatus();
+}

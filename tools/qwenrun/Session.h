@@ -1,0 +1,52 @@
+//===- Session.h - What every way of running needs -------------*- C++ -*-===//
+//
+// Opens plan, data and weights in an order in which everything is checked
+// before anything is written.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_TOOLS_QWENRUN_SESSION_H
+#define QWEN_TOOLS_QWENRUN_SESSION_H
+
+#include "Options.h"
+#include "runtime/trainer/PlanEngine.h"
+
+#include <functional>
+#include <memory>
+
+namespace qwen {
+
+/// A loaded model with what belongs to it.
+struct Session {
+  Options options;
+  std::FILE *log = stdout; ///< for people; results go to stdout
+  std::unique_ptr<PlanEngine> engine;
+  /// The checkpoint whose layout is kept; empty for random weights.
+  std::optional<Checkpoint> source;
+  std::optional<ResumedCheckpoint> resumed;
+  SideFiles sideFiles;
+};
+
+/// Loads the plan, prints the tables and allocates its memory.
+Status openEngine(Session &session, const Plan &plan);
+
+/// Fills the parameters from --weights, or at random.
+Status loadWeights(Session &session);
+
+/// Opens --data or --eval and checks that its documents fit.
+StatusOr<TokenDataset> openDataset(const Session &session,
+                                   const std::string &path, const Plan &plan);
+
+/// Trains; the whole of the usual command.
+Status train(Session &session, const Plan &plan,
+             const std::function<bool()> &stopRequested);
+
+/// --eval-only: one JSON line on stdout.
+Status evaluateOnly(Session &session, const Plan &plan);
+
+/// --benchmark: one JSON line on stdout.
+Status benchmark(Session &session, const Plan &plan);
+
+} // namespace qwen
+
+#endif // QWEN_TOOLS_QWENRUN_SESSION_H

@@ -1,0 +1,173 @@
+//===- Train.cpp - The training command -----------------------------------===//
+
+#include "PlanReport.h"
+#include "Session.h"
+
+using namespace qwen;
+
+namespace {
+/// Where the weights come from, decided before anything is allocated.
+struct Start {
+  std::string checkpoint; ///< to resume from; empty: a new run
+  TrainerState state;
+};
+} // namespace
+
+/// Decides between a new run and a resumed one. Only a resumed run may find
+/// checkpoints in its folder.
+static StatusOr<Start> findStart(Session &session) {
+  const Options &options = session.options;
+  Start start;
+  if (!options.resume) {
+    if (auto old = listCheckpoints(options.out); !old.empty())
+      return makeError(StatusCode::FailedPrecondition,
+                       "'{}' has checkpoints of an earlier run, the newest of "
+                       "step {}: --resume goes on from it",
+                       options.out, old.front().step);
+    return start;
+  }
+  start.checkpoint = options.resumeFrom;
+  if (start.checkpoint.empty()) {
+    std::vector<std::string> warnings;
+    auto newest = findNewestCheckpoint(options.out, warnings);
+    for (const std::string &warning : warnings)
+      fmt::print(session.log, "warning: {}\n", warning);
+    bool canStart = !options.weights.empty() || !options.init.empty();
+    if (!newest.ok() && warnings.empty() && canStart) {
+      fmt::print(session.log,
+                 "--resume: '{}' has no checkpoint yet, starting anew\n",
+                 options.out);
+      return start;
+    }
+    if (!newest.ok())
+      return newest.status();
+    start.checkpoint = newest->path;
+  }
+  QWEN_RETURN_IF_ERROR(verifyCheckpoint(start.checkpoint));
+  QWEN_ASSIGN_OR_RETURN(start.state, readTrainerState(start.checkpoint));
+  fmt::print(session.log, "resuming from '{}': step {}, epoch {}, pack {}\n",
+             start.checkpoint, start.state.step, start.state.epoch,
+             start.state.pack);
+  return start;
+}
+
+/// Files that go into every checkpoint beside the weights.
+static Status collectSideFiles(Session &session, const Plan &plan) {
+  const Options &options = session.options;
+  if (session.source)
+    QWEN_RETURN_IF_ERROR(
+        session.sideFiles.addFolder(session.source->directory()));
+  if (!options.tokenizer.empty()) {
+    SideFiles tokenizer;
+    QWEN_RETURN_IF_ERROR(tokenizer.addFolder(options.tokenizer));
+    tokenizer.remove("config.json");
+    session.sideFiles.merge(std::move(tokenizer));
+  }
+  if (!options.modelConfig.empty())
+    QWEN_RETURN_IF_ERROR(
+        session.sideFiles.addFile(options.modelConfig, "config.json"));
+  if (!session.sideFiles.has("config.json"))
+    for (const PlanFact &fact : plan.info().model)
+      if (fact.name == "config.json")
+        session.sideFiles.addText(fact.name, fact.text);
+  if (!session.sideFiles.has("config.json"))
+    fmt::print(session.log, "warning: the checkpoints will have no config.json "
+                            "(--model-config gives one)\n");
+  return okStatus();
+}
+
+/// Brings weights, and for a resumed run the optimizer, into the engine.
+static Status loadState(Session &session, const Start &start) {
+  if (start.checkpoint.empty())
+    return loadWeights(session);
+  QWEN_ASSIGN_OR_RETURN(
+      session.resumed,
+      loadForResume(start.checkpoint, *session.engine, session.options.carry));
+  fmt::print(
+      session.log, "{}\n",
+      describeLoad(*session.engine, session.resumed->report, start.checkpoint));
+  return okStatus();
+}
+
+static void printTraining(const Session &session, const Trainer &trainer) {
+  const TrainerOptions &options = session.options.trainer;
+  fmt::print(session.log,
+             "packing: {} packs an epoch, {:.1f}% full; {} steps of {} "
+             "micro-batch{}, {} schedule, lr {}\n",
+             trainer.packsOfEpoch(), trainer.packingEfficiency() * 100,
+             trainer.totalSteps(), options.accumulation,
+             options.accumulation == 1 ? "" : "es",
+             scheduleKindName(options.schedule.kind), options.schedule.peak);
+}
+
+/// Steps, evaluations and checkpoints once everything is in place.
+static Status runTraining(Session &session, Trainer &trainer,
+                          const std::optional<TokenDataset> &evalData,
+                          const RunDirectory &directory,
+                          const std::function<bool()> &stopRequested) {
+  QWEN_ASSIGN_OR_RETURN(
+      MetricsLog metrics,
+      MetricsLog::open(directory.path(), trainer.state().step));
+  const Checkpoint *source = session.resumed  ? &session.resumed->weights
+                             : session.source ? &*session.source
+                                              : nullptr;
+  RunFiles files{&directory, source, &session.sideFiles};
+  Progress progress(session.log, session.options.logEvery);
+  TrainingRun run(trainer, *session.engine, evalData ? &*evalData : nullptr,
+                  files, session.options.run, &metrics, progress);
+  QWEN_ASSIGN_OR_RETURN(RunEnd end, run.run(stopRequested));
+  const TrainerState &state = trainer.state();
+  progress.line(fmt::format(
+      "{} after {} steps: {} tokens, {} supervised; skipped: {} steps and {} "
+      "micro-batches without supervised tokens, {} steps not finite",
+      end == RunEnd::Finished ? "finished" : "stopped", state.step,
+      state.tokens, state.supervisedTokens, state.emptySteps,
+      state.emptyMicroBatches, state.nonFiniteSteps));
+  return okStatus();
+}
+
+Status qwen::train(Session &session, const Plan &plan,
+                   const std::function<bool()> &stopRequested) {
+  const Options &options = session.options;
+  QWEN_RETURN_IF_ERROR(checkWritableDirectory(options.out));
+  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
+                        openDataset(session, options.data, plan));
+  std::optional<TokenDataset> evalData;
+  if (!options.eval.empty()) {
+    QWEN_ASSIGN_OR_RETURN(evalData, openDataset(session, options.eval, plan));
+    if (evalData->supervisedTokens() == 0)
+      return invalidArgument("'{}' has no supervised token to evaluate on",
+                             options.eval);
+  }
+  // A resumed run's folder exists; it is locked before it is looked at. A new
+  // run's folder is made when nothing can go wrong any more.
+  std::optional<RunDirectory> directory;
+  if (options.resume && !listCheckpoints(options.out).empty()) {
+    QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
+    directory.emplace(std::move(opened));
+  }
+  QWEN_ASSIGN_OR_RETURN(Start start, findStart(session));
+  const std::string &weights =
+      start.checkpoint.empty() ? options.weights : start.checkpoint;
+  if (!weights.empty()) {
+    QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(weights));
+  }
+  QWEN_RETURN_IF_ERROR(collectSideFiles(session, plan));
+  QWEN_RETURN_IF_ERROR(openEngine(session, plan));
+  QWEN_ASSIGN_OR_RETURN(
+      Trainer trainer, Trainer::create(*session.engine, data, options.trainer));
+  if (!start.checkpoint.empty())
+    QWEN_RETURN_IF_ERROR(trainer.restore(start.state));
+  printTraining(session, trainer);
+  if (trainer.finished()) {
+    fmt::print(session.log, "nothing to do: '{}' has step {} of {}\n",
+               start.checkpoint, trainer.state().step, trainer.totalSteps());
+    return okStatus();
+  }
+  QWEN_RETURN_IF_ERROR(loadState(session, start));
+  if (!directory) {
+    QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
+    directory.emplace(std::move(opened));
+  }
+  return runTraining(session, trainer, evalData, *directory, stopRequested);
+}

@@ -1,0 +1,60 @@
+//===- qwenrun.cpp - Trains with a plan -----------------------------------===//
+//
+// qwenrun plan.fb --weights DIR --data train.safetensors --out DIR …
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanReport.h"
+#include "Session.h"
+
+#include <csignal>
+
+using namespace qwen;
+
+static volatile std::sig_atomic_t stopSignal = 0;
+
+/// The first signal asks for a clean stop, a second one ends the process.
+static void requestStop(int signal) {
+  stopSignal = signal;
+  std::signal(signal, SIG_DFL);
+}
+
+static Status run(std::span<const std::string> arguments) {
+  QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
+  if (parsed.message) {
+    fmt::print("{}", *parsed.message);
+    return okStatus();
+  }
+  Session session;
+  session.options = std::move(parsed.options);
+  const Options &options = session.options;
+  // Where stdout carries a result, people read stderr.
+  if (options.evalOnly || options.benchmark > 0)
+    session.log = stderr;
+  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
+  if (options.info) {
+    fmt::print("{}", describePlan(plan, options.plan));
+    QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
+    fmt::print("{}\n", table);
+    return okStatus();
+  }
+  if (!options.config.empty())
+    fmt::print(session.log, "options from '{}'\n", options.config);
+  if (options.evalOnly)
+    return evaluateOnly(session, plan);
+  if (options.benchmark > 0)
+    return benchmark(session, plan);
+  std::signal(SIGINT, requestStop);
+  std::signal(SIGTERM, requestStop);
+  return train(session, plan, [] { return stopSignal != 0; });
+}
+
+int main(int argc, char **argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  Status status = run(arguments);
+  std::fflush(stdout);
+  if (status.ok())
+    return 0;
+  fmt::print(stderr, "qwenrun: error: {}\n", status.message());
+  return 1;
+}
