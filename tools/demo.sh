@@ -33,9 +33,8 @@ for set in train eval; do
 done
 
 title "Compile"
-run cp models/configs/tiny.json $out/config.json
 run cp tools/demo/run.toml $out/run.toml
-run $bin/qwen-import/qwen-import $out/config.json --tokens 2048 \
+run $bin/qwen-import/qwen-import models/configs/tiny.json --tokens 2048 \
   --max-documents 64 -o $out/model.mlir
 run $bin/qwenc/qwenc $out/model.mlir -o $out/plan.fb
 run $bin/qwen-plan/qwen-plan --summary $out/plan.fb
