@@ -1,11 +1,12 @@
 //===- KernelCosts.cpp - Cost and aliasing of kernel ops ------------------===//
 //
-// KernelOpInterface of every kernel. A multiply-add is two operations; exp,
-// log, sin and cos count as one.
+// KernelOpInterface of every kernel. FLOPs and scratch bytes are the runtime's
+// too and come from include/qwen/Plan.
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/Kernel/Kernel.h"
+#include "qwen/Plan/KernelCosts.h"
 #include "qwen/Plan/Workspace.h"
 
 using namespace mlir;
@@ -13,79 +14,10 @@ using namespace qwen;
 using namespace qwen::kernel;
 
 //===----------------------------------------------------------------------===//
-// FLOPs
+// Aliasing
 //===----------------------------------------------------------------------===//
 
 namespace {
-
-int64_t flops(const GemmArgs &args) {
-  return 2 * args.c.elements() * args.a.dim(args.transposeA ? 0 : 1);
-}
-
-int64_t flops(const EmbeddingArgs &) { return 0; }
-
-int64_t flops(const EmbeddingGradArgs &args) { return args.dout.elements(); }
-
-// Taps, then SiLU (a sigmoid and a product).
-int64_t flops(const CausalConv1dArgs &args) {
-  return args.x.elements() * (2 * args.weight.dim(2) + 5);
-}
-
-// The pre-activation again, the derivative of SiLU, then both gradients.
-int64_t flops(const CausalConv1dGradArgs &args) {
-  return args.x.elements() * (6 * args.weight.dim(2) + 9);
-}
-
-// The recurrence: S^T k, the rank-one update and S^T q, a multiply-add for each
-// element of the state.
-int64_t flops(const GatedDeltaArgs &args) {
-  return 6 * args.v.elements() * args.q.dim(2);
-}
-
-int64_t flops(const GatedDeltaGradArgs &args) {
-  return 12 * args.v.elements() * args.q.dim(2);
-}
-
-// The number of query-key pairs depends on the documents.
-int64_t flops(const AttentionArgs &) { return 0; }
-int64_t flops(const AttentionGradArgs &) { return 0; }
-
-int64_t flops(const LinearCrossEntropyArgs &args) {
-  return 2 * args.x.elements() * args.weight.dim(0);
-}
-
-// Logits, dx and dweight.
-int64_t flops(const LinearCrossEntropyGradArgs &args) {
-  return 6 * args.x.elements() * args.weight.dim(0);
-}
-
-// The angle, then cos or sin.
-int64_t flops(const RopeAnglesArgs &args) { return 2 * args.angles.elements(); }
-
-int64_t flops(const FillArgs &) { return 0; }
-int64_t flops(const CopyArgs &) { return 0; }
-
-int64_t flops(const GroupArgs &args) { return args.rows * args.flopsPerRow; }
-
-int64_t flops(const GradNormArgs &args) {
-  int64_t elements = 0;
-  for (const ConstBuffer &grad : args.grads)
-    elements += grad.elements();
-  return 2 * elements;
-}
-
-// The operations of the update's four lines (see kernel.adamw), square root
-// and divisions included.
-int64_t flops(const AdamWArgs &args) {
-  int64_t elements = 0;
-  for (const Buffer &param : args.params)
-    elements += param.elements();
-  return (args.decay ? 15 : 14) * elements;
-}
-
-//===----------------------------------------------------------------------===//
-// Aliasing
-//===----------------------------------------------------------------------===//
 
 /// Kernels with an `accumulate` flag add to their last operand.
 template <typename KernelOp> bool accumulates(KernelOp op, OpOperand &operand) {
@@ -134,7 +66,7 @@ bool reusesInput(GroupOp op, OpOperand &in, OpOperand &out) {
 } // namespace
 
 #define QWEN_DEFINE_INTERFACE(Name)                                            \
-  int64_t Name##Op::getFlops() { return flops(toArgs(*this)); }                \
+  int64_t Name##Op::getFlops() { return kernelFlops(toArgs(*this)); }                \
   int64_t Name##Op::getWorkspaceBytes() {                                      \
     return cpuWorkspaceBytes(toArgs(*this));                                   \
   }                                                                            \

@@ -1,0 +1,265 @@
+//===- EmitPlan.cpp - From plan dialect to plan file ----------------------===//
+//
+// Numbers the ops in order and writes table after table.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Emit/EmitPlan.h"
+#include "dialects/Kernel/Kernel.h"
+#include "dialects/Plan/Plan.h"
+#include "lib/Emit/SerializeKernel.h"
+#include "qwen/Plan/KernelAbi.h"
+#include "runtime/plan/Plan.h"
+#include "runtime/plan/PlanFile.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace qwen;
+
+namespace {
+
+template <typename T> using Offset = flatbuffers::Offset<T>;
+
+/// Text of an attribute for reports: strings without quotes.
+std::string factText(Attribute value) {
+  if (auto text = dyn_cast<StringAttr>(value))
+    return text.str();
+  if (auto flag = dyn_cast<BoolAttr>(value))
+    return flag.getValue() ? "true" : "false";
+  if (auto number = dyn_cast<IntegerAttr>(value))
+    return std::to_string(number.getInt());
+  std::string result;
+  llvm::raw_string_ostream(result) << value;
+  return result;
+}
+
+plan::TensorType toPlanType(const BufferType &type) {
+  return plan::TensorType(
+      flatbuffers::span<const int64_t, 4>(type.shape.data(), 4),
+      flatbuffers::span<const int64_t, 4>(type.strides.data(), 4),
+      static_cast<plan::ElementType>(type.dtype),
+      static_cast<uint8_t>(type.rank));
+}
+
+plan::Init toInit(StringRef text) {
+  if (text == "zero")
+    return plan::Init::Zero;
+  if (text == "one")
+    return plan::Init::One;
+  return text == "a_log" ? plan::Init::ALog : plan::Init::Normal;
+}
+
+class Emitter {
+public:
+  Emitter(ModuleOp module, const EmitOptions &options)
+      : module(module), options(options) {}
+
+  FailureOr<std::string> run();
+
+private:
+  void numberMemory();
+  uint32_t typeId(const BufferType &type);
+  uint32_t viewId(Value view) { return view ? viewIds.at(view) : noPlanId; }
+  uint32_t labelId(Operation *launch);
+
+  Offset<plan::Program> emitProgram(plan::ProgramOp program);
+  Offset<plan::Parameter> emitParameter(plan::ParameterOp parameter);
+  flatbuffers::Offset<flatbuffers::Vector<Offset<plan::Port>>>
+  emitPorts(ArrayAttr names, ValueRange views);
+  Offset<plan::Code> emitCode();
+  Offset<plan::Forecast> emitForecast();
+  Offset<plan::Plan> emitRoot(plan::HeaderOp header);
+
+  ModuleOp module;
+  const EmitOptions &options;
+  flatbuffers::FlatBufferBuilder builder{1 << 20};
+  std::vector<plan::Arena> arenas;
+  std::vector<plan::Buffer> buffers;
+  std::vector<plan::TensorType> types;
+  std::vector<plan::View> views;
+  llvm::StringMap<uint32_t> arenaIds, programIds, labelIds;
+  std::vector<std::string> labels;
+  llvm::DenseMap<Value, uint32_t> bufferIds, viewIds;
+  std::map<std::pair<std::array<int64_t, 8>, std::pair<int, int>>, uint32_t>
+      typeIds;
+  uint32_t workspace = noPlanId;
+  uint64_t codeBytes = 0;
+};
+
+uint32_t Emitter::typeId(const BufferType &type) {
+  std::array<int64_t, 8> numbers;
+  llvm::copy(type.shape, numbers.begin());
+  llvm::copy(type.strides, numbers.begin() + 4);
+  auto [entry, isNew] = typeIds.try_emplace(
+      {numbers, {static_cast<int>(type.dtype), type.rank}}, types.size());
+  if (isNew)
+    types.push_back(toPlanType(type));
+  return entry->second;
+}
+
+uint32_t Emitter::labelId(Operation *launch) {
+  auto label = launch->getAttrOfType<StringAttr>("qwen.label");
+  if (!label)
+    return noPlanId;
+  auto [entry, isNew] = labelIds.try_emplace(label.getValue(), labels.size());
+  if (isNew)
+    labels.push_back(label.str());
+  return entry->second;
+}
+
+/// Fills the tables of arenas, buffers, types and views.
+void Emitter::numberMemory() {
+  for (auto program : module.getOps<plan::ProgramOp>())
+    programIds.try_emplace(program.getSymName(), programIds.size());
+  for (Operation &op : *module.getBody()) {
+    if (auto arena = dyn_cast<plan::ArenaOp>(op)) {
+      arenaIds[arena.getSymName()] = arenas.size();
+      arenas.emplace_back(arena.getSize(),
+                          static_cast<plan::BufferClass>(arena.getHolds()));
+    } else if (auto buffer = dyn_cast<plan::BufferOp>(op)) {
+      bufferIds[buffer] = buffers.size();
+      auto program = buffer.getProgram();
+      buffers.emplace_back(
+          buffer.getOffset(), buffer.getSize(),
+          arenaIds.lookup(buffer.getArena()),
+          program ? static_cast<int32_t>(programIds.lookup(*program)) : -1,
+          static_cast<uint32_t>(buffer.getFirst().value_or(0)),
+          static_cast<uint32_t>(buffer.getLast().value_or(0)));
+    } else if (auto view = dyn_cast<plan::ViewOp>(op)) {
+      viewIds[view] = views.size();
+      views.emplace_back(bufferIds.lookup(view.getBuffer()),
+                         typeId(kernel::toBufferType(view.getView())),
+                         view.getByteOffset());
+    } else if (auto scratch = dyn_cast<plan::WorkspaceOp>(op)) {
+      workspace = bufferIds.lookup(scratch.getBuffer());
+    }
+  }
+}
+
+flatbuffers::Offset<flatbuffers::Vector<Offset<plan::Port>>>
+Emitter::emitPorts(ArrayAttr names, ValueRange operands) {
+  std::vector<Offset<plan::Port>> ports;
+  for (auto [name, operand] :
+       llvm::zip_equal(names.getAsRange<StringAttr>(), operands))
+    ports.push_back(plan::CreatePort(
+        builder, builder.CreateSharedString(name.str()), viewId(operand)));
+  return builder.CreateVector(ports);
+}
+
+Offset<plan::Program> Emitter::emitProgram(plan::ProgramOp program) {
+  std::vector<Offset<plan::Step>> steps;
+  for (Operation &launch : program.getBody().front()) {
+    SerializedKernel kernel = serializeKernel(
+        &launch, builder, [&](Value view) { return viewId(view); });
+    steps.push_back(plan::CreateStep(builder, kernel.type, kernel.table,
+                                     /*stream=*/0, labelId(&launch)));
+  }
+  auto inputs = emitPorts(program.getInputNames(), program.getInputs());
+  auto outputs = emitPorts(program.getOutputNames(), program.getOutputs());
+  auto name = builder.CreateString(program.getSymName().str());
+  return plan::CreateProgram(builder, name, inputs, outputs,
+                             builder.CreateVector(steps));
+}
+
+Offset<plan::Parameter> Emitter::emitParameter(plan::ParameterOp parameter) {
+  auto name = builder.CreateString(parameter.getName().str());
+  return plan::CreateParameter(
+      builder, name, viewId(parameter.getValue()),
+      viewId(parameter.getGradient()), viewId(parameter.getMoment1()),
+      viewId(parameter.getMoment2()), viewId(parameter.getMaster()),
+      toInit(parameter.getInit()), parameter.getStd().convertToDouble(),
+      parameter.getDecay(), static_cast<uint32_t>(parameter.getStack()),
+      static_cast<uint32_t>(parameter.getStackIndex()));
+}
+
+Offset<plan::Code> Emitter::emitCode() {
+  for (auto binary : module.getOps<kernel::BinaryOp>()) {
+    StringRef object = binary.getObject();
+    codeBytes = object.size();
+    auto bytes = builder.CreateVector(
+        reinterpret_cast<const uint8_t *>(object.data()), object.size());
+    return plan::CreateCode(
+        builder, builder.CreateString(binary.getTarget().str()), bytes);
+  }
+  return 0;
+}
+
+Offset<plan::Forecast> Emitter::emitForecast() {
+  uint64_t sums[plan::getMaxEnumValForMemoryClass() + 1] = {};
+  for (const plan::Arena &arena : arenas)
+    sums[static_cast<int>(arena.holds())] += arena.size();
+  auto sum = [&](plan::MemoryClass c) { return sums[static_cast<int>(c)]; };
+  using enum plan::MemoryClass;
+  return plan::CreateForecast(builder, sum(Parameter), sum(Gradient),
+                              sum(Moment1) + sum(Moment2) + sum(Master),
+                              sum(Activation), sum(Workspace),
+                              sum(Input) + sum(Output), codeBytes);
+}
+
+Offset<plan::Plan> Emitter::emitRoot(plan::HeaderOp header) {
+  numberMemory();
+  std::vector<Offset<plan::Program>> programs;
+  for (auto program : module.getOps<plan::ProgramOp>())
+    programs.push_back(emitProgram(program));
+  std::vector<Offset<plan::Parameter>> parameters;
+  for (auto parameter : module.getOps<plan::ParameterOp>())
+    parameters.push_back(emitParameter(parameter));
+  std::vector<Offset<plan::Fact>> facts;
+  if (header.getModel())
+    for (NamedAttribute fact : *header.getModel())
+      facts.push_back(
+          plan::CreateFact(builder, builder.CreateString(fact.getName().str()),
+                           builder.CreateString(factText(fact.getValue()))));
+  std::vector<Offset<plan::FlopsTerm>> flops;
+  if (header.getFlops())
+    for (NamedAttribute term : *header.getFlops()) {
+      auto pair = cast<ArrayAttr>(term.getValue());
+      flops.push_back(plan::CreateFlopsTerm(
+          builder, builder.CreateString(term.getName().str()),
+          cast<FloatAttr>(pair[0]).getValueAsDouble(),
+          cast<FloatAttr>(pair[1]).getValueAsDouble()));
+    }
+  auto code = emitCode();
+  auto version = builder.CreateString(options.compilerVersion);
+  auto flags = builder.CreateString(options.compilerFlags);
+  auto target = builder.CreateString(header.getTarget().str());
+  auto forecast = emitForecast();
+  auto modelTable = builder.CreateVector(facts);
+  auto flopsTable = builder.CreateVector(flops);
+  auto arenaTable = builder.CreateVectorOfStructs(arenas);
+  auto bufferTable = builder.CreateVectorOfStructs(buffers);
+  auto typeTable = builder.CreateVectorOfStructs(types);
+  auto viewTable = builder.CreateVectorOfStructs(views);
+  auto parameterTable = builder.CreateVector(parameters);
+  auto programTable = builder.CreateVector(programs);
+  auto labelTable = builder.CreateVectorOfStrings(labels);
+  return plan::CreatePlan(
+      builder, planSchemaVersion, kernelAbiVersion, version, flags, target,
+      /*world_size=*/1, header.getTokens(), header.getMaxDocuments(),
+      header.getVocabSize(), modelTable, flopsTable, forecast, arenaTable,
+      bufferTable, typeTable, viewTable, parameterTable, programTable,
+      labelTable, code, workspace);
+}
+
+FailureOr<std::string> Emitter::run() {
+  auto headers = module.getOps<plan::HeaderOp>();
+  if (headers.empty())
+    return module.emitError("has no plan.header; run qwen-schedule first");
+  plan::FinishPlanBuffer(builder, emitRoot(*headers.begin()));
+  std::string bytes(reinterpret_cast<const char *>(builder.GetBufferPointer()),
+                    builder.GetSize());
+  bytes += planTrailer(std::as_bytes(std::span(bytes)));
+  auto plan = Plan::parse(std::as_bytes(std::span(bytes)), "emitted plan");
+  if (!plan.ok())
+    return module.emitError() << plan.status().message();
+  return bytes;
+}
+
+} // namespace
+
+FailureOr<std::string> qwen::emitPlan(ModuleOp module,
+                                      const EmitOptions &options) {
+  return Emitter(module, options).run();
+}

@@ -1,0 +1,80 @@
+//===- KernelCosts.cpp - FLOPs of kernels ---------------------------------===//
+//
+// A multiply-add is two operations; exp, log, sin and cos count as one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "qwen/Plan/KernelCosts.h"
+
+using namespace qwen;
+
+int64_t qwen::kernelFlops(const GemmArgs &args) {
+  return 2 * args.c.elements() * args.a.dim(args.transposeA ? 0 : 1);
+}
+
+int64_t qwen::kernelFlops(const EmbeddingArgs &) { return 0; }
+
+int64_t qwen::kernelFlops(const EmbeddingGradArgs &args) {
+  return args.dout.elements();
+}
+
+// Taps, then SiLU (a sigmoid and a product).
+int64_t qwen::kernelFlops(const CausalConv1dArgs &args) {
+  return args.x.elements() * (2 * args.weight.dim(2) + 5);
+}
+
+// The pre-activation again, the derivative of SiLU, then both gradients.
+int64_t qwen::kernelFlops(const CausalConv1dGradArgs &args) {
+  return args.x.elements() * (6 * args.weight.dim(2) + 9);
+}
+
+// The recurrence: S^T k, the rank-one update and S^T q, a multiply-add for each
+// element of the state.
+int64_t qwen::kernelFlops(const GatedDeltaArgs &args) {
+  return 6 * args.v.elements() * args.q.dim(2);
+}
+
+int64_t qwen::kernelFlops(const GatedDeltaGradArgs &args) {
+  return 12 * args.v.elements() * args.q.dim(2);
+}
+
+// The number of query-key pairs depends on the documents.
+int64_t qwen::kernelFlops(const AttentionArgs &) { return 0; }
+int64_t qwen::kernelFlops(const AttentionGradArgs &) { return 0; }
+
+int64_t qwen::kernelFlops(const LinearCrossEntropyArgs &args) {
+  return 2 * args.x.elements() * args.weight.dim(0);
+}
+
+// Logits, dx and dweight.
+int64_t qwen::kernelFlops(const LinearCrossEntropyGradArgs &args) {
+  return 6 * args.x.elements() * args.weight.dim(0);
+}
+
+// The angle, then cos or sin.
+int64_t qwen::kernelFlops(const RopeAnglesArgs &args) {
+  return 2 * args.angles.elements();
+}
+
+int64_t qwen::kernelFlops(const FillArgs &) { return 0; }
+int64_t qwen::kernelFlops(const CopyArgs &) { return 0; }
+
+int64_t qwen::kernelFlops(const GroupArgs &args) {
+  return args.rows * args.flopsPerRow;
+}
+
+int64_t qwen::kernelFlops(const GradNormArgs &args) {
+  int64_t elements = 0;
+  for (const ConstBuffer &grad : args.grads)
+    elements += grad.elements();
+  return 2 * elements;
+}
+
+// The operations of the update's four lines (see kernel.adamw), square root
+// and divisions included.
+int64_t qwen::kernelFlops(const AdamWArgs &args) {
+  int64_t elements = 0;
+  for (const Buffer &param : args.params)
+    elements += param.elements();
+  return (args.decay ? 15 : 14) * elements;
+}

@@ -1,0 +1,253 @@
+//===- PrintPlan.cpp - A plan as text -------------------------------------===//
+//
+// Only formats; the numbers come from the plan and PlanTotals.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PrintPlan.h"
+#include "PlanTotals.h"
+#include "qwen/Plan/plan_generated.h"
+#include "runtime/support/Json.h"
+
+#include <iterator>
+#include <map>
+
+using namespace qwen;
+
+namespace {
+
+using Text = std::back_insert_iterator<std::string>;
+
+/// "1.50 GiB", exact below 1 KiB.
+std::string readable(int64_t bytes) {
+  constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit)
+    value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes)
+                   : fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+/// "1.23 TFLOP".
+std::string readableFlops(double flops) {
+  constexpr const char *units[] = {"FLOP",  "KFLOP", "MFLOP",
+                                   "GFLOP", "TFLOP", "PFLOP"};
+  int unit = 0;
+  for (; flops >= 1000 && unit < 5; ++unit)
+    flops /= 1000;
+  return fmt::format("{:.4g} {}", flops, units[unit]);
+}
+
+int64_t parameterElements(const Plan &plan) {
+  int64_t elements = 0;
+  for (const PlanParameter &parameter : plan.parameters())
+    elements += parameter.type.elements();
+  return elements;
+}
+
+struct NamedBytes {
+  const char *name;
+  int64_t bytes;
+};
+std::vector<NamedBytes> forecastRows(const PlanForecast &f) {
+  return {{"parameters", f.parameters},
+          {"gradients", f.gradients},
+          {"optimizer", f.optimizer},
+          {"activations", f.activations},
+          {"workspace", f.workspace},
+          {"io", f.io},
+          {"code", f.code},
+          {"total", f.total()}};
+}
+
+/// Work of a program by kernel.
+struct KernelTotals {
+  int64_t launches = 0, flops = 0, bytes = 0;
+};
+std::map<std::string, KernelTotals> totalsByKernel(const Plan &plan, int p) {
+  std::map<std::string, KernelTotals> totals;
+  for (const LaunchFacts &launch : launchFacts(plan, p)) {
+    KernelTotals &entry = totals[launch.kernel];
+    ++entry.launches;
+    entry.flops += launch.flops;
+    entry.bytes += launch.bytes;
+  }
+  return totals;
+}
+
+void printModel(const PlanInfo &info, Text out) {
+  fmt::format_to(out, "target         {}\n", printable(info.target));
+  fmt::format_to(out, "compiler       qwenc {}\n",
+                 printable(info.compilerVersion));
+  fmt::format_to(out, "flags          {}\n",
+                 printable(info.compilerFlags, 400));
+  fmt::format_to(out, "format         {}, kernel tables {:016x}\n",
+                 info.schemaVersion, info.kernelAbi);
+  fmt::format_to(out, "content hash   {:016x}\n", info.contentHash);
+  fmt::format_to(out, "micro-batch    {} tokens, at most {} documents\n",
+                 info.tokens, info.maxDocuments);
+  for (const PlanFact &fact : info.model)
+    fmt::format_to(out, "{:<14} {}\n", printable(fact.name),
+                   printable(fact.text));
+}
+
+void printFlops(const PlanInfo &info, Text out) {
+  fmt::format_to(out, "\nmodel FLOPs of a trained token\n");
+  for (const PlanFlopsTerm &term : info.flops) {
+    fmt::format_to(out, "  {:<14} {:.6g}", printable(term.name), term.perToken);
+    if (term.perTokenContext != 0)
+      fmt::format_to(out, " + {:.6g} for each token before it in its document",
+                     term.perTokenContext);
+    fmt::format_to(out, "\n");
+  }
+}
+
+void printPrograms(const Plan &plan, Text out) {
+  for (size_t p = 0; p < plan.programs().size(); ++p) {
+    const PlanProgram &program = plan.programs()[p];
+    fmt::format_to(out, "\nprogram {}: {} launches\n", printable(program.name),
+                   program.launches);
+    fmt::format_to(out, "  {:<26} {:>8} {:>14} {:>12}\n", "kernel", "launches",
+                   "FLOPs", "traffic");
+    for (auto &[kernel, totals] : totalsByKernel(plan, static_cast<int>(p)))
+      fmt::format_to(out, "  {:<26} {:>8} {:>14} {:>12}\n", kernel,
+                     totals.launches,
+                     totals.flops ? readableFlops(double(totals.flops)) : "-",
+                     readable(totals.bytes));
+  }
+}
+
+void printPorts(const char *title, const std::vector<PlanPort> &ports,
+                Text out) {
+  for (const PlanPort &port : ports)
+    fmt::format_to(out, "  {} {:<14} {} in buffer {} at {}\n", title,
+                   printable(port.name), toString(port.place.type),
+                   port.place.buffer, port.place.byteOffset);
+}
+
+void printOperands(const LaunchFacts &launch, Text out) {
+  for (const LaunchOperand &operand : launch.operands)
+    fmt::format_to(out, "        {:<3} {:<10} view {:<5} {}\n",
+                   operand.reads ? (operand.writes ? "rw" : "r") : "w",
+                   operand.name, operand.view, toString(operand.type));
+}
+
+} // namespace
+
+std::string qwen::summaryText(const Plan &plan) {
+  std::string text;
+  Text out(text);
+  fmt::format_to(out, "plan           {} ({} bytes)\n",
+                 readable(plan.fileBytes()), plan.fileBytes());
+  printModel(plan.info(), out);
+  fmt::format_to(out, "parameters     {} tensors, {} elements\n",
+                 plan.parameters().size(), parameterElements(plan));
+  fmt::format_to(out, "\nmemory\n");
+  for (const NamedBytes &row : forecastRows(plan.info().forecast))
+    fmt::format_to(out, "  {:<14} {:>16} {:>12}\n", row.name, row.bytes,
+                   readable(row.bytes));
+  printFlops(plan.info(), out);
+  printPrograms(plan, out);
+  return text;
+}
+
+std::string qwen::summaryJson(const Plan &plan) {
+  const PlanInfo &info = plan.info();
+  Json json;
+  json["schema_version"] = info.schemaVersion;
+  json["kernel_abi"] = fmt::format("{:016x}", info.kernelAbi);
+  json["content_hash"] = fmt::format("{:016x}", info.contentHash);
+  json["compiler_version"] = info.compilerVersion;
+  json["compiler_flags"] = info.compilerFlags;
+  json["target"] = info.target;
+  json["world_size"] = info.worldSize;
+  json["tokens"] = info.tokens;
+  json["max_documents"] = info.maxDocuments;
+  json["vocab_size"] = info.vocabSize;
+  json["file_bytes"] = plan.fileBytes();
+  json["model"] = Json::object();
+  for (const PlanFact &fact : info.model)
+    json["model"][fact.name] = fact.text;
+  json["parameters"] = {{"tensors", plan.parameters().size()},
+                        {"elements", parameterElements(plan)}};
+  json["memory"] = Json::object();
+  for (const NamedBytes &row : forecastRows(info.forecast))
+    json["memory"][row.name] = row.bytes;
+  json["flops"] = Json::object();
+  for (const PlanFlopsTerm &term : info.flops)
+    json["flops"][term.name] = {{"per_token", term.perToken},
+                                {"per_token_context", term.perTokenContext}};
+  json["programs"] = Json::object();
+  for (size_t p = 0; p < plan.programs().size(); ++p) {
+    Json &entry = json["programs"][plan.programs()[p].name];
+    entry["launches"] = plan.programs()[p].launches;
+    entry["kernels"] = Json::object();
+    for (auto &[kernel, totals] : totalsByKernel(plan, static_cast<int>(p)))
+      entry["kernels"][kernel] = {{"launches", totals.launches},
+                                  {"flops", totals.flops},
+                                  {"bytes", totals.bytes}};
+  }
+  // Text of outside origin may be no UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string qwen::memoryMap(const Plan &plan) {
+  const plan::Plan &raw = plan.raw();
+  std::string text;
+  Text out(text);
+  fmt::format_to(out, "arenas\n");
+  if (raw.arenas())
+    for (uint32_t i = 0; i < raw.arenas()->size(); ++i) {
+      const plan::Arena &arena = *raw.arenas()->Get(i);
+      fmt::format_to(out, "  {:<3} {:<12} {:>16} {:>12}\n", i,
+                     plan::EnumNameBufferClass(arena.holds()), arena.size(),
+                     readable(static_cast<int64_t>(arena.size())));
+    }
+  fmt::format_to(out, "\nparameters\n");
+  for (const PlanParameter &parameter : plan.parameters())
+    fmt::format_to(out, "  {:<60} {:<24} stack {}[{}] buffer {} at {}{}\n",
+                   printable(parameter.name), toString(parameter.type),
+                   parameter.stack, parameter.stackIndex,
+                   parameter.value.buffer, parameter.value.byteOffset,
+                   parameter.decay ? " decay" : "");
+  for (const PlanProgram &program : plan.programs()) {
+    fmt::format_to(out, "\nprogram {}\n", printable(program.name));
+    printPorts("input ", program.inputs, out);
+    printPorts("output", program.outputs, out);
+  }
+  fmt::format_to(out, "\nbuffers (arena, offset, bytes, program and steps)\n");
+  if (raw.buffers())
+    for (uint32_t i = 0; i < raw.buffers()->size(); ++i) {
+      const plan::Buffer &buffer = *raw.buffers()->Get(i);
+      fmt::format_to(out, "  {:<5} {:<3} {:>14} {:>14}", i, buffer.arena(),
+                     buffer.offset(), buffer.size());
+      if (buffer.program() >= 0)
+        fmt::format_to(out, "  {} {}..{}",
+                       printable(plan.programs()[buffer.program()].name),
+                       buffer.first(), buffer.last());
+      fmt::format_to(out, "\n");
+    }
+  return text;
+}
+
+std::string qwen::launchList(const Plan &plan, int program) {
+  std::string text;
+  Text out(text);
+  fmt::format_to(out, "program {}\n", printable(plan.programs()[program].name));
+  std::vector<LaunchFacts> launches = launchFacts(plan, program);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const LaunchFacts &launch = launches[i];
+    fmt::format_to(out, "{:>5} {}", i, launch.kernel);
+    if (!launch.symbol.empty())
+      fmt::format_to(out, " @{}", printable(launch.symbol));
+    if (!launch.label.empty())
+      fmt::format_to(out, " ({})", printable(launch.label));
+    fmt::format_to(out, ", {}, {}\n",
+                   launch.flops ? readableFlops(double(launch.flops))
+                                : "FLOPs not fixed",
+                   readable(launch.bytes));
+    printOperands(launch, out);
+  }
+  return text;
+}
