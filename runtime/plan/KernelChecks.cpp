@@ -60,13 +60,18 @@ void OperandRules::dtypeRules(std::string_view name, const BufferType &type,
 
 /// True where no two index tuples reach the same element.
 static bool isDisjoint(const BufferType &type) {
+  // Dimensions with more than one element, by ascending stride.
   std::array<int, maxRank> order{};
   int count = 0;
-  for (int i = 0; i < type.rank; ++i)
-    if (type.shape[i] > 1)
-      order[count++] = i;
-  std::sort(order.begin(), order.begin() + count,
-            [&](int x, int y) { return type.strides[x] < type.strides[y]; });
+  for (int i = 0; i < type.rank; ++i) {
+    if (type.shape[i] == 1)
+      continue;
+    int place = count++;
+    for (; place > 0 && type.strides[order[place - 1]] > type.strides[i];
+         --place)
+      order[place] = order[place - 1];
+    order[place] = i;
+  }
   int64_t reach = 1;
   for (int n = 0; n < count; ++n) {
     int i = order[n];
