@@ -20,8 +20,7 @@ static void run(const LinearCrossEntropyArgs &args,
   auto ignored = [&](int64_t t) { args.nll.template as<T>()[t] = 0; };
   while (block.next(ignored)) {
     block.formLogits();
-    parallelFor(block.rows, block.rows,
-                [&](int64_t i, int64_t) { block.lossOfRow(i); });
+    block.forEachRow([&](int64_t i) { block.lossOfRow(i); });
   }
 }
 

@@ -25,8 +25,7 @@ public:
     bool accumulate = args.accumulate;
     while (block.next([&](int64_t t) { ignore(t); })) {
       block.formLogits();
-      parallelFor(block.rows, block.rows,
-                  [&](int64_t i, int64_t) { logitGradients(i); });
+      block.forEachRow([&](int64_t i) { logitGradients(i); });
       inputGradients();
       weightGradients(accumulate);
       accumulate = true;

@@ -48,7 +48,7 @@ public:
   /// minus infinity.
   void formLogits() {
     int64_t hp = padded(hidden);
-    parallelBlocks(rows, 16, [&](int64_t begin, int64_t end) {
+    parallelBlocks(rows, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         loadRow(scratch.x + i * hp,
                 args.x.template as<S>() + token(i) * args.x.strides[0], hidden,
@@ -80,6 +80,15 @@ public:
     T total = sum(row, width);
     args.nll.template as<T>()[token(i)] = std::log(total) + (largest - target);
     return total;
+  }
+
+  /// Runs body(i) for each row; short rows are worked on together.
+  template <typename F> void forEachRow(F &&body) const {
+    int64_t together = std::max<int64_t>(1, 16384 / vocabulary);
+    parallelBlocks(rows, together, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        body(i);
+    });
   }
 
   int64_t token(int64_t i) const { return scratch.tokens[i]; }
