@@ -75,8 +75,9 @@ Value GraphBuilder::add(Value a, Value b) {
   return arith::AddFOp::create(builder, builder.getUnknownLoc(), a, b);
 }
 
-Value GraphBuilder::multiply(Value a, Value b) {
-  return arith::MulFOp::create(builder, builder.getUnknownLoc(), a, b);
+Value GraphBuilder::multiply(Value a, Value b, StringRef valueName) {
+  Location loc = valueName.empty() ? builder.getUnknownLoc() : name(valueName);
+  return arith::MulFOp::create(builder, loc, a, b);
 }
 
 Value GraphBuilder::negate(Value x) {
@@ -115,5 +116,7 @@ Value GraphBuilder::rmsNorm(StringRef valueName, Value x, Value w,
 Value GraphBuilder::residual(StringRef valueName, Value x, Value r) {
   if (element == wide)
     return arith::AddFOp::create(builder, name(valueName), x, r);
-  return narrow(valueName, add(widen(x), widen(r)));
+  Value wideX = widen(x);
+  Value wideR = widen(r);
+  return narrow(valueName, add(wideX, wideR));
 }

@@ -1,7 +1,8 @@
 //===- GraphBuilder.h - Named ops of a model graph -------------*- C++ -*-===//
 //
 // The vocabulary in which the layers are written: each method builds one step
-// and gives its value a name, which the printed graph shows.
+// and gives its value a name, which the printed graph shows. C++ leaves the
+// order of arguments open, so steps whose order shows are not nested.
 //
 // A chain of elementwise maths is computed wide (f32 for bf16 models): `widen`
 // at its inputs, `narrow` once at its output.
@@ -46,7 +47,7 @@ public:
 
   // Wide elementwise maths.
   mlir::Value add(mlir::Value a, mlir::Value b);
-  mlir::Value multiply(mlir::Value a, mlir::Value b);
+  mlir::Value multiply(mlir::Value a, mlir::Value b, llvm::StringRef name = "");
   mlir::Value negate(mlir::Value x);
   mlir::Value exp(mlir::Value x);
   mlir::Value sigmoid(mlir::Value x);

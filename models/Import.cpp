@@ -124,8 +124,8 @@ Value Importer::callLayer(size_t layer, Value x, Value angles,
     operands.push_back(angles);
   operands.push_back(cuSeqlens);
   for (const Weight &w : layerWeights(config, kind))
-    operands.push_back(
-        weight("w", layerPrefix(layer) + w.name, w.shape, w.wide));
+    operands.push_back(weight(weightArgumentName(w.name),
+                              layerPrefix(layer) + w.name, w.shape, w.wide));
   return func::CallOp::create(graph.ops(),
                               graph.name("layer" + std::to_string(layer)),
                               layerFunctionName(kind), x.getType(), operands)

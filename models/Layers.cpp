@@ -104,6 +104,13 @@ std::vector<Weight> qwen::layerWeights(const ModelConfig &config,
   return weights;
 }
 
+StringRef qwen::weightArgumentName(StringRef name) {
+  for (StringRef module : {"linear_attn.", "self_attn.", "mlp."})
+    if (name.consume_front(module))
+      break;
+  return name;
+}
+
 //===----------------------------------------------------------------------===//
 // Mixers and MLP
 //===----------------------------------------------------------------------===//
@@ -112,9 +119,10 @@ std::vector<Weight> qwen::layerWeights(const ModelConfig &config,
 static Value logDecay(GraphBuilder &graph, Value a, Value aLog, Value dtBias) {
   int64_t tokens = cast<RankedTensorType>(a.getType()).getDimSize(0);
   Value rate = graph.negate(graph.exp(aLog));
-  Value step = graph.softplus(
-      graph.add(graph.widen(a), graph.repeatRows(dtBias, tokens)));
-  return graph.multiply(graph.repeatRows(rate, tokens), step);
+  Value rates = graph.repeatRows(rate, tokens);
+  Value biases = graph.repeatRows(dtBias, tokens);
+  Value step = graph.softplus(graph.add(graph.widen(a), biases));
+  return graph.multiply(rates, step, "g");
 }
 
 static Value gatedDeltaMixer(GraphBuilder &graph, const ModelConfig &config,
@@ -196,8 +204,8 @@ static Value attentionMixer(GraphBuilder &graph, const ModelConfig &config,
       ops.getF64FloatAttr(1 / std::sqrt(static_cast<double>(dim))));
 
   Value gate = graph.sigmoid(graph.widen(pieces[1]));
-  Value gated = graph.narrow(
-      "gated", graph.multiply(graph.widen(attention.getO()), gate));
+  Value wideO = graph.widen(attention.getO());
+  Value gated = graph.narrow("gated", graph.multiply(wideO, gate));
   return graph.linear("o_proj",
                       graph.reshape("heads", gated, {tokens, heads * dim}),
                       arguments["o_proj.weight"]);
@@ -206,23 +214,15 @@ static Value attentionMixer(GraphBuilder &graph, const ModelConfig &config,
 static Value mlp(GraphBuilder &graph, const Arguments &arguments, Value h) {
   Value gate = graph.linear("gate_proj", h, arguments["gate_proj.weight"]);
   Value up = graph.linear("up_proj", h, arguments["up_proj.weight"]);
-  Value inner = graph.narrow(
-      "inner", graph.multiply(graph.silu(graph.widen(gate)), graph.widen(up)));
+  Value activated = graph.silu(graph.widen(gate));
+  Value wideUp = graph.widen(up);
+  Value inner = graph.narrow("inner", graph.multiply(activated, wideUp));
   return graph.linear("down_proj", inner, arguments["down_proj.weight"]);
 }
 
 //===----------------------------------------------------------------------===//
 // Layer functions
 //===----------------------------------------------------------------------===//
-
-/// "linear_attn.in_proj_qkv.weight" -> "in_proj_qkv.weight": the module that
-/// holds a weight goes without saying inside one layer.
-static StringRef shortName(StringRef name) {
-  for (StringRef module : {"linear_attn.", "self_attn.", "mlp."})
-    if (name.consume_front(module))
-      break;
-  return name;
-}
 
 func::FuncOp qwen::buildLayer(GraphBuilder &graph, const ModelConfig &config,
                               LayerKind kind, int64_t tokens,
@@ -237,7 +237,7 @@ func::FuncOp qwen::buildLayer(GraphBuilder &graph, const ModelConfig &config,
   names.push_back("cu_seqlens");
   types.push_back(graph.indexTensor({boundaries}));
   for (const Weight &weight : layerWeights(config, kind)) {
-    names.push_back(shortName(weight.name).str());
+    names.push_back(weightArgumentName(weight.name).str());
     types.push_back(weight.wide ? graph.wideTensor(weight.shape)
                                 : graph.tensor(weight.shape));
   }

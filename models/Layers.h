@@ -30,6 +30,10 @@ struct Weight {
 
 std::vector<Weight> layerWeights(const ModelConfig &config, LayerKind kind);
 
+/// "linear_attn.in_proj_qkv.weight" -> "in_proj_qkv.weight": the module that
+/// holds a weight goes without saying inside one layer.
+llvm::StringRef weightArgumentName(llvm::StringRef name);
+
 /// "gdn_layer" or "attention_layer".
 llvm::StringRef layerFunctionName(LayerKind kind);
 

@@ -57,6 +57,14 @@ public:
   }
 };
 
+template <typename ConcreteType>
+class TypeRule : public mlir::OpTrait::TraitBase<ConcreteType, TypeRule> {
+public:
+  static llvm::LogicalResult verifyTrait(mlir::Operation *op) {
+    return llvm::cast<ConcreteType>(op).verifyTypes();
+  }
+};
+
 } // namespace qwen
 
 #include "dialects/Qwen/QwenDialect.h.inc"

@@ -57,44 +57,48 @@ void QwenDialect::initialize() {
 // Result types
 //===----------------------------------------------------------------------===//
 
-/// Runs a type rule on the operands and reports its errors at `location`.
-template <typename Op, typename Rule>
-static LogicalResult infer(std::optional<Location> location,
-                           ValueRange operands, Rule rule,
-                           SmallVectorImpl<Type> &results) {
+using TypeRuleFunction = RankedTensorType (*)(EmitError, TensorTypes);
+
+/// Applies a rule to the types of operands; null where one is not ranked.
+static RankedTensorType apply(TypeRuleFunction rule, EmitError emit,
+                              ValueRange operands) {
   SmallVector<RankedTensorType> types;
   for (Value operand : operands) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
     if (!type)
-      return failure();
+      return {};
     types.push_back(type);
   }
-  auto emit = [&] {
-    MLIRContext *context = operands[0].getContext();
-    return mlir::emitError(location.value_or(UnknownLoc::get(context)))
-           << "'" << Op::getOperationName() << "' op ";
-  };
-  RankedTensorType result = rule(emit, types);
-  if (!result)
-    return failure();
-  results.push_back(result);
-  return success();
+  return rule(emit, types);
 }
 
-#define QWEN_INFER(OpName, operandCount, rule)                                 \
+/// Result type inference and the verification of one rule.
+#define QWEN_TYPE_RULE(OpName, operandCount, rule)                             \
   LogicalResult OpName::inferReturnTypes(                                      \
-      MLIRContext *, std::optional<Location> location, ValueRange operands,    \
-      DictionaryAttr, OpaqueProperties, RegionRange,                           \
+      MLIRContext *context, std::optional<Location> location,                  \
+      ValueRange operands, DictionaryAttr, OpaqueProperties, RegionRange,      \
       SmallVectorImpl<Type> &results) {                                        \
     if (operands.size() != operandCount)                                       \
       return failure();                                                        \
-    return infer<OpName>(location, operands, rule, results);                   \
+    auto emit = [&] {                                                          \
+      return mlir::emitError(location.value_or(UnknownLoc::get(context)))      \
+             << "'" << getOperationName() << "' op ";                          \
+    };                                                                         \
+    results.push_back(apply(rule, emit, operands));                            \
+    return success(results.back() != nullptr);                                 \
+  }                                                                            \
+  LogicalResult OpName::verifyTypes() {                                        \
+    auto emit = [&] { return emitOpError(); };                                 \
+    RankedTensorType type = apply(rule, emit, getOperands());                  \
+    if (!type)                                                                 \
+      return failure();                                                        \
+    return expectType(emit, "the result", getResult().getType(), type);        \
   }
-QWEN_INFER(LinearOp, 2, linearType)
-QWEN_INFER(EmbeddingOp, 2, embeddingType)
-QWEN_INFER(CausalConv1dOp, 3, causalConv1dType)
-QWEN_INFER(GatedDeltaOp, 6, gatedDeltaType)
-#undef QWEN_INFER
+QWEN_TYPE_RULE(LinearOp, 2, linearType)
+QWEN_TYPE_RULE(EmbeddingOp, 2, embeddingType)
+QWEN_TYPE_RULE(CausalConv1dOp, 3, causalConv1dType)
+QWEN_TYPE_RULE(GatedDeltaOp, 6, gatedDeltaType)
+#undef QWEN_TYPE_RULE
 
 //===----------------------------------------------------------------------===//
 // Parameters

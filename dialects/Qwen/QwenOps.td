@@ -25,6 +25,12 @@ def Qwen_StaticTensors : NativeOpTrait<"StaticTensors"> {
   let cppNamespace = "::qwen";
 }
 
+/// The op's type rule (TypeRules.h) is verified before the generic check of
+/// inferred types, whose message would not say what is wrong.
+def Qwen_TypeRule : NativeOpTrait<"TypeRule"> {
+  let cppNamespace = "::qwen";
+}
+
 class Qwen_Op<string mnemonic, list<Trait> traits = []>
     : Op<Qwen_Dialect, mnemonic, !listconcat([Qwen_StaticTensors], traits)> {
   let hasVerifier = 1;
@@ -91,7 +97,8 @@ def Qwen_AccumulateGradOp : Qwen_Op<"accumulate_grad",
 //===----------------------------------------------------------------------===//
 
 def Qwen_LinearOp : Qwen_DiffOp<"linear",
-    [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    [Qwen_TypeRule, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let extraClassDeclaration = "::llvm::LogicalResult verifyTypes();";
   let summary = "y = x w^T";
   let description = [{
     x [T, K], w [N, K], y [T, N] in x's element type, accumulated in f32 (f64)
@@ -229,7 +236,8 @@ def Qwen_ConcatOp : Qwen_DiffOp<"concat"> {
 //===----------------------------------------------------------------------===//
 
 def Qwen_EmbeddingOp : Qwen_DiffOp<"embedding",
-    [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    [Qwen_TypeRule, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let extraClassDeclaration = "::llvm::LogicalResult verifyTypes();";
   let summary = "y[t, :] = table[ids[t], :]";
   let arguments = (ins Qwen_Tensor:$table, Qwen_IndexTensor:$ids);
   let results = (outs Qwen_Tensor:$y);
@@ -248,7 +256,8 @@ def Qwen_EmbeddingGradOp : Qwen_PureOp<"embedding_grad"> {
 }
 
 def Qwen_CausalConv1dOp : Qwen_DiffOp<"causal_conv1d",
-    [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    [Qwen_TypeRule, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let extraClassDeclaration = "::llvm::LogicalResult verifyTypes();";
   let summary = "Causal depthwise convolution inside documents, then SiLU";
   let description = [{
     x [T, C], w [C, 1, width]; see `kernel.causal_conv1d`. The document
@@ -279,7 +288,8 @@ def Qwen_CausalConv1dGradOp : Qwen_PureOp<"causal_conv1d_grad"> {
 }
 
 def Qwen_GatedDeltaOp : Qwen_DiffOp<"gated_delta",
-    [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    [Qwen_TypeRule, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let extraClassDeclaration = "::llvm::LogicalResult verifyTypes();";
   let summary = "Chunked gated delta rule with l2-normalised q and k";
   let description = [{
     q, k [T, Hk, K], v [T, Hv, V], g [T, Hv] (log decay, f32 or f64), beta

@@ -122,7 +122,7 @@ LogicalResult AccumulateGradOp::verify() { return success(); }
 // Matrix products
 //===----------------------------------------------------------------------===//
 
-// Result type inference has checked all of it.
+// The type rule says it all.
 LogicalResult LinearOp::verify() { return success(); }
 LogicalResult EmbeddingOp::verify() { return success(); }
 LogicalResult CausalConv1dOp::verify() { return success(); }

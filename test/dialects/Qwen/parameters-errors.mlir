@@ -1,0 +1,126 @@
+// Parameters and their names.
+// RUN: qwen-opt %s -split-input-file -verify-diagnostics
+
+func.func @unknown() {
+  // expected-error @+1 {{'qwen.get_parameter' op @nowhere does not name a qwen.parameter}}
+  %w = qwen.get_parameter [@nowhere] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func private @function()
+func.func @not_a_parameter() {
+  // expected-error @+1 {{'qwen.get_parameter' op @function does not name a qwen.parameter}}
+  %w = qwen.get_parameter [@function] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @none() {
+  // expected-error @+1 {{'qwen.get_parameter' op must name at least one parameter}}
+  %w = qwen.get_parameter [] : tensor<4xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+func.func @other_shape() {
+  // expected-error @+1 {{'qwen.get_parameter' op value must be 'tensor<6x4xf32>', but is 'tensor<4x6xf32>'}}
+  %w = qwen.get_parameter [@w] : tensor<4x6xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @a : tensor<6x4xf32> {init = "zero"}
+qwen.parameter @b : tensor<6x5xf32> {init = "zero"}
+func.func @stack_columns() {
+  // expected-error @+1 {{'qwen.get_parameter' op stacks parameters that differ in more than their rows: @a is 'tensor<6x4xf32>', but @b is 'tensor<6x5xf32>'}}
+  %w = qwen.get_parameter [@a, @b] : tensor<12x4xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @a : tensor<6x4xf32> {init = "zero"}
+qwen.parameter @b : tensor<6x4xbf16> {init = "zero"}
+func.func @stack_dtypes() {
+  // expected-error @+1 {{'qwen.get_parameter' op stacks parameters that differ in more than their rows: @a is 'tensor<6x4xf32>', but @b is 'tensor<6x4xbf16>'}}
+  %w = qwen.get_parameter [@a, @b] : tensor<12x4xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf64> {init = "zero"}
+func.func @gradient(%g: tensor<6x4xf32>) {
+  // expected-error @+1 {{'qwen.accumulate_grad' op grad must be 'tensor<6x4xf64>', but is 'tensor<6x4xf32>'}}
+  qwen.accumulate_grad [@w], %g : tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'qwen.parameter' op init must be "normal", "zero", "one" or "a_log", but is "xavier"}}
+qwen.parameter @w : tensor<6x4xf32> {init = "xavier"}
+
+// -----
+
+// expected-error @+1 {{'qwen.parameter' op std must be a finite number of at least 0, but is -1.0}}
+qwen.parameter @w : tensor<6x4xf32> {init = "normal", std = -1.0 : f64}
+
+// -----
+
+// expected-error @+1 {{'qwen.parameter' op std is for init = "normal", but init is "zero"}}
+qwen.parameter @w : tensor<6x4xf32> {init = "zero", std = 0.5 : f64}
+
+// -----
+
+// expected-error @+1 {{'qwen.parameter' op must have a name}}
+qwen.parameter @"" : tensor<6x4xf32> {init = "zero"}
+
+// -----
+
+// expected-error @+1 {{'qwen.parameter' op requires attribute 'init'}}
+qwen.parameter @w : tensor<6x4xf32>
+
+// -----
+
+// expected-error @+1 {{'qwen.parameter' op attribute 'type' failed to satisfy constraint}}
+qwen.parameter @w : tensor<6x4xi8> {init = "zero"}
+
+// -----
+
+// expected-note @+1 {{see existing symbol definition here}}
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+// expected-error @+1 {{redefinition of symbol named 'w'}}
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+func.func @grad_norm(%hyper: tensor<7xf32>) {
+  // expected-error @+1 {{'qwen.grad_norm' op hyper must be 'tensor<8xf32>', but is 'tensor<7xf32>'}}
+  %s = qwen.grad_norm %hyper of [@w] : tensor<7xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @adamw(%hyper: tensor<8xf32>, %stats: tensor<4xf32>, %rng: tensor<2xi32>) {
+  // expected-error @+1 {{'qwen.adamw' op @w does not name a qwen.parameter}}
+  qwen.adamw %hyper, %stats, %rng of [@w] {decay = true, moment_type = f32} : tensor<8xf32>, tensor<4xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+func.func @moments(%hyper: tensor<8xf32>, %stats: tensor<4xf32>, %rng: tensor<2xi32>) {
+  // expected-error @+1 {{'qwen.adamw' op moment_type must be f32, bf16 or f64, but is 'i8'}}
+  qwen.adamw %hyper, %stats, %rng of [@w] {decay = true, moment_type = i8} : tensor<8xf32>, tensor<4xf32>, tensor<2xi32>
+  return
+}
