@@ -231,6 +231,15 @@ FailureOr<Value> GroupEmitter::columnValue(Value value, Columns columns) {
 
 /// Stores the column outputs and adds to the partial column sums.
 LogicalResult GroupEmitter::storeColumns(Columns columns) {
+  // Compute everything before the first store: an output may lie in the buffer
+  // of an input that another output still needs.
+  for (Value value : body.getTerminator()->getOperands()) {
+    auto sum = value.getDefiningOp<ReduceSumOp>();
+    if (sum && !isRowSum(sum, analysis))
+      value = sum.getX();
+    if (analysis.runsOverColumns(value) && failed(columnValue(value, columns)))
+      return failure();
+  }
   for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
     auto sum = value.getDefiningOp<ReduceSumOp>();
     if (sum && !isRowSum(sum, analysis)) {
