@@ -1,0 +1,78 @@
+//===- Passes.td - Passes of the lowering stage -------------*- tablegen -*-===//
+
+#ifndef QWEN_LOWERING_PASSES
+#define QWEN_LOWERING_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def LowerToKernelsPass : Pass<"qwen-lower-to-kernels", "::mlir::ModuleOp"> {
+  let summary = "Turn tensor ops into kernel calls on buffers";
+  let description = [{
+    Every op becomes one kernel call, every value one buffer that one call
+    writes:
+
+    - functions take memrefs: their inputs, then one output a result. Buffers
+      that cross a function border are contiguous;
+    - a value is written straight to where it is wanted: the output of its
+      function, its place in the buffer of a `qwen.concat`, the gradient storage
+      of a `qwen.accumulate_grad`. Otherwise it gets a `memref.alloc`, which
+      nothing frees: the memory stage assigns addresses;
+    - split, reshape and concat are `kernel.view`s. Where no strides describe a
+      view, or a value is wanted in two places, there is a `kernel.copy`;
+      statistic `copies` counts them and `remarks = true` names them;
+    - the kernel that makes a gradient adds it to the storage by itself
+      (`accumulate`). Where that kernel is in a called function, the function's
+      output argument is marked `qwen.accumulate` and its callers pass the
+      storage;
+    - a group becomes a `kernel.group` call of a `kernel.group_function`. Groups
+      with equal bodies and layouts share one function.
+
+    The rows of a block follow from the iteration space alone, so sums over rows
+    do not depend on the number of threads.
+
+    An op without a kernel is an error that names the op, its function and the
+    nearest form that has one.
+
+    Input:
+    ```mlir
+    func.func @f(%x: tensor<8x4xf32>, %w: tensor<6x4xf32>) -> tensor<8x6xf32> {
+      %y = qwen.linear %x, %w : tensor<8x4xf32>, tensor<6x4xf32> -> tensor<8x6xf32>
+      return %y : tensor<8x6xf32>
+    }
+    ```
+    Output:
+    ```mlir
+    func.func @f(%x: memref<8x4xf32>, %w: memref<6x4xf32>, %y: memref<8x6xf32>) {
+      kernel.gemm ins(%x, %w : memref<8x4xf32>, memref<6x4xf32>) outs(%y : memref<8x6xf32>) {transpose_b = true}
+      return
+    }
+    ```
+  }];
+  let options = [
+    Option<"remarks", "remarks", "bool", "false",
+           "Emit a remark for each copy">];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Kernel calls made">,
+    Statistic<"numGroupFunctions", "group-functions", "Distinct groups">,
+    Statistic<"numCopies", "copies", "Copies that no view could avoid">];
+  let dependentDialects = ["::mlir::memref::MemRefDialect",
+                           "::mlir::func::FuncDialect",
+                           "::qwen::kernel::KernelDialect"];
+}
+
+def VerifyLoweringPass : Pass<"verify-lowering", "::mlir::ModuleOp"> {
+  let summary = "Check what holds after the lowering stage";
+  let description = [{
+    Functions hold only kernel calls, views, storages, allocations, calls and
+    returns; the module only functions, parameters and group functions (or their
+    machine code). Every kernel.group names a group function whose operand
+    types, rows and column sums are those of the call. No value is a tensor.
+
+    Input: a function with `qwen.linear` gives
+    ``'qwen.linear' op in @f is no kernel call: only kernel ops may remain after
+    lowering``.
+    Output: the module, unchanged.
+  }];
+}
+
+#endif // QWEN_LOWERING_PASSES
