@@ -294,10 +294,17 @@ qwen::parseOptions(std::span<const std::string> arguments) {
   if (!fs::is_regular_file(config, error))
     return makeError(StatusCode::NotFound, "no options file '{}'", config);
   // A second parser reads both: the first one's values are no defaults.
+  bool weightsGiven = !parsed.options.weights.empty();
+  bool initGiven = !parsed.options.init.empty();
   parsed.options = Options();
   Parser second(parsed.options);
   QWEN_RETURN_IF_ERROR(second.parse(arguments, config).status());
   parsed.options.config = config;
+  // Of these two the command line's replaces the other one in the file.
+  if (weightsGiven && !initGiven)
+    parsed.options.init.clear();
+  if (initGiven && !weightsGiven)
+    parsed.options.weights.clear();
   second.rebasePaths(first.givenPaths(), fs::path(config).parent_path());
   QWEN_RETURN_IF_ERROR(second.finish());
   return parsed;
