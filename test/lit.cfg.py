@@ -1,5 +1,6 @@
 # Tests of the compiler: each file's RUN lines call tools of this build.
 import os
+import sys
 
 import lit.formats
 from lit.llvm import llvm_config
@@ -14,6 +15,7 @@ config.test_exec_root = config.obj_root
 
 llvm_config.with_system_environment(["HOME", "TMP", "TEMP"])
 llvm_config.use_default_substitutions()  # FileCheck, not, count
+config.substitutions.append(("%python", f'"{sys.executable}"'))
 config.substitutions.append(("%models", os.path.join(config.qwen_source_dir, "models")))
 
 tools = ["qwen-opt", "qwen-import", "qwenc", "qwen-plan"]

@@ -35,7 +35,7 @@ def Kernel_StorageOp : Kernel_StructureOp<"storage", [Pure]> {
     Several names are placed one after the other and seen as one matrix.
 
     ```mlir
-    %w = kernel.storage <parameter> [@"a.weight", @"b.weight"] : memref<96x64xbf16>
+    %w = kernel.storage parameter [@"a.weight", @"b.weight"] : memref<96x64xbf16>
     ```
   }];
   let arguments = (ins Kernel_StorageRoleAttr:$role,

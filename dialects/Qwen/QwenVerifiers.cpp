@@ -327,8 +327,9 @@ static LogicalResult verifyDeltaAttributes(EmitError emit, APFloat scale,
   if (failed(expectPositive(emit, "scale", scale)) ||
       failed(expectPositive(emit, "l2norm_eps", epsilon)))
     return failure();
-  if (chunk < 1 || chunk > 1024)
-    return emit() << "chunk must be between 1 and 1024, but is " << chunk;
+  if (chunk < 16 || chunk > 128 || (chunk & (chunk - 1)) != 0)
+    return emit() << "chunk must be a power of two between 16 and 128, but is "
+                  << chunk;
   return success();
 }
 

@@ -64,9 +64,18 @@ StatusOr<std::string> readConfig(const std::string &path) {
   return (*buffer)->getBuffer().str();
 }
 
+StatusOr<ModelConfig> loadConfig() {
+  StatusOr<std::string> text = readConfig(configPath);
+  if (!text.ok())
+    return text.status().withContext(configPath);
+  StatusOr<ModelConfig> config = parseConfig(*text);
+  if (!config.ok())
+    return config.status().withContext(configPath);
+  return config;
+}
+
 Status run() {
-  QWEN_ASSIGN_OR_RETURN(std::string text, readConfig(configPath));
-  QWEN_ASSIGN_OR_RETURN(ModelConfig config, parseConfig(text));
+  QWEN_ASSIGN_OR_RETURN(ModelConfig config, loadConfig());
   ImportOptions options;
   options.tokens = tokens;
   options.maxDocuments = maxDocuments;
@@ -86,8 +95,7 @@ Status run() {
     return Error::success();
   });
   if (error)
-    return makeError(StatusCode::IoError, "{}: {}", outputPath.getValue(),
-                     toString(std::move(error)));
+    return makeError(StatusCode::IoError, "{}", toString(std::move(error)));
   return okStatus();
 }
 
@@ -100,6 +108,6 @@ int main(int argc, char **argv) {
   Status status = run();
   if (status.ok())
     return 0;
-  errs() << "qwen-import: " << configPath << ": " << status.message() << "\n";
+  errs() << "qwen-import: " << status.message() << "\n";
   return 1;
 }

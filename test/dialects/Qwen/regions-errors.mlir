@@ -34,8 +34,8 @@ func.func @delta_decay(%q: tensor<8x2x4xf32>, %g: tensor<8x2x4xf32>, %b: tensor<
 // -----
 
 func.func @delta_chunk(%q: tensor<8x2x4xf32>, %g: tensor<8x2xf32>, %cu: tensor<3xi32>) {
-  // expected-error @+1 {{'qwen.gated_delta' op chunk must be between 1 and 1024, but is 0}}
-  %o = qwen.gated_delta %q, %q, %q, %g, %g, %cu {chunk = 0 : i64, l2norm_eps = 1.0e-6 : f64, scale = 0.5 : f64} : tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>, tensor<3xi32> -> tensor<8x2x4xf32>
+  // expected-error @+1 {{'qwen.gated_delta' op chunk must be a power of two between 16 and 128, but is 48}}
+  %o = qwen.gated_delta %q, %q, %q, %g, %g, %cu {chunk = 48 : i64, l2norm_eps = 1.0e-6 : f64, scale = 0.5 : f64} : tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<8x2xf32>, tensor<8x2xf32>, tensor<3xi32> -> tensor<8x2x4xf32>
   return
 }
 
