@@ -2,6 +2,7 @@
 
 #include "runtime/support/File.h"
 
+#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -149,12 +150,27 @@ Status OutputFile::close() {
 
 StatusOr<std::string> qwen::readTextFile(const std::string &path,
                                          size_t maxBytes) {
-  QWEN_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
-  if (file.bytes().size() > maxBytes)
-    return invalidArgument("'{}' has {} bytes, at most {} are expected", path,
-                           file.bytes().size(), maxBytes);
-  return std::string(reinterpret_cast<const char *>(file.bytes().data()),
-                     file.bytes().size());
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    return systemStatus("open", path, errno);
+  // Read to the end, as files of /proc have no size.
+  std::string text;
+  std::array<char, 1 << 16> piece;
+  ssize_t count = 0;
+  do {
+    count = ::read(descriptor, piece.data(), piece.size());
+    if (count > 0)
+      text.append(piece.data(), static_cast<size_t>(count));
+  } while ((count > 0 && text.size() <= maxBytes) ||
+           (count < 0 && errno == EINTR));
+  int reason = errno;
+  ::close(descriptor);
+  if (count < 0)
+    return systemStatus("read", path, reason);
+  if (text.size() > maxBytes)
+    return invalidArgument("'{}' has more than the {} bytes expected at most",
+                           path, maxBytes);
+  return text;
 }
 
 Status qwen::copyFile(const std::string &from, const std::string &to) {

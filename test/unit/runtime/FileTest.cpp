@@ -32,7 +32,15 @@ TEST(FileTest, NamesPathAndReason) {
   EXPECT_ERROR(OutputFile::create(folder / "no/such").status(),
                "cannot create");
   writeFile(folder / "long", "0123456789");
-  EXPECT_ERROR(readTextFile(folder / "long", 9).status(), "at most 9");
+  EXPECT_ERROR(readTextFile(folder / "long", 9).status(),
+               "more than the 9 bytes");
+  auto whole = readTextFile(folder / "long", 10);
+  ASSERT_OK(whole.status());
+  EXPECT_EQ(*whole, "0123456789");
+  auto process = readTextFile("/proc/self/stat");
+  ASSERT_OK(process.status());
+  EXPECT_FALSE(process->empty()) << "a file that does not tell its size";
+  EXPECT_ERROR(readTextFile(folder.path).status(), "cannot read");
 }
 
 TEST(PublishTest, ReplacesWholeFile) {
