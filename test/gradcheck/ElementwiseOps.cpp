@@ -33,6 +33,7 @@ static const std::map<std::string, Unary> &unaryOps() {
       {"math.sin", [](double x) { return std::sin(x); }},
       {"math.cos", [](double x) { return std::cos(x); }},
       {"math.erf", [](double x) { return std::erf(x); }},
+      {"math.round", [](double x) { return std::round(x); }},
       {"math.absf", [](double x) { return std::fabs(x); }},
       {"qwen.sigmoid", [](double x) { return 1.0 / (1.0 + std::exp(-x)); }},
       {"qwen.softplus",

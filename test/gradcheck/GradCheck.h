@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 
 namespace qwen::gradcheck {
@@ -43,6 +44,11 @@ struct GradientCase {
   std::optional<int64_t> elements;
   /// Terms of the longest chain of additions behind the loss.
   double reductionLength = 64;
+
+  /// Test reports name the case.
+  friend void PrintTo(const GradientCase &test, std::ostream *stream) {
+    *stream << test.name;
+  }
 };
 
 /// A context with the dialects and derivative rules of the compiler.

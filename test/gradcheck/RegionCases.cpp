@@ -97,14 +97,6 @@ GradientCase attention(const Pack &pack) {
                   q);
 }
 
-/// The first token of a document has one score, so q and k do not matter.
-bool onlySingleTokens(const Pack &pack) {
-  for (size_t d = 0; d + 1 < pack.cuSeqlens.size(); ++d)
-    if (pack.cuSeqlens[d + 1] - pack.cuSeqlens[d] > 1)
-      return false;
-  return true;
-}
-
 GradientCase crossEntropy(const std::string &name,
                           const std::vector<double> &labels) {
   GradientCase test;
@@ -129,16 +121,15 @@ std::vector<GradientCase> regionCases() {
   std::vector<GradientCase> cases;
   for (const Pack &pack : packs()) {
     cases.push_back(convolution(pack));
-    cases.push_back(gatedDelta(pack, 1, 4));
+    cases.push_back(gatedDelta(pack, 1, 16));
     cases.push_back(gatedDelta(pack, 2, 64));
-    if (pack.cuSeqlens.back() == 0 || !onlySingleTokens(pack))
-      cases.push_back(attention(pack));
+    cases.push_back(attention(pack));
   }
-  // Across chunk boundaries of 64 tokens.
+  // Across chunk boundaries of 16 and 64 tokens.
+  Pack many{"long", 131, {0, 63, 128, 128, 130}};
   for (GradientCase test :
-       {gatedDelta({"long", 131, {0, 63, 128, 128, 130}}, 1, 64),
-        convolution({"long", 131, {0, 63, 128, 128, 130}}),
-        attention({"long", 131, {0, 63, 128, 128, 130}})}) {
+       {gatedDelta(many, 1, 64), gatedDelta(many, 1, 16),
+        gatedDelta(many, 2, 16), convolution(many), attention(many)}) {
     test.elements = 8;
     test.reductionLength = 512;
     cases.push_back(test);
