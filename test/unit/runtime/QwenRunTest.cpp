@@ -72,8 +72,6 @@ TEST_F(QwenRunTest, TrainsAndResumesBitForBit) {
         "eval after step 5", "finished after 12"})
     EXPECT_NE(straight.out.find(text), std::string::npos) << text;
   fs::rename(folder / "run", folder / "straight");
-  ASSERT_EQ(run(options + "--save-every 7 --epochs 0 --keep 1").exitCode, 0);
-  fs::remove_all(folder / "run");
   // The length of a run shapes its schedule, so the first part is a whole run
   // of which only the checkpoint of step 7 is left.
   ASSERT_EQ(run(options + "--save-every 7 --keep 9").exitCode, 0);
@@ -185,7 +183,7 @@ TEST_F(QwenRunTest, RefusesBadData) {
   expect([](TokenFile &f) { f.tokens[5] = 32; },
          "token 1 of document 1 is 32, outside the vocabulary of 32");
   expect([](TokenFile &f) { f = TokenFile(); }, "the data set is empty");
-  expect([](TokenFile &f) { f.addLengths({17}); },
+  expect([](TokenFile &f) { f.add(std::vector<int32_t>(17, 1)); },
          "document 10 has 17 tokens, a pack of this plan holds 16");
   train.write(folder / "train.safetensors");
   fs::resize_file(folder / "train.safetensors",
