@@ -20,13 +20,12 @@ StatusOr<Arena> Arena::allocate(int64_t bytes, bool hugePages) {
   Arena arena;
   if (bytes == 0)
     return arena;
-  void *address = mmap(nullptr, static_cast<size_t>(bytes),
-                       PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                       0);
+  void *address =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     return makeError(StatusCode::ResourceExhausted,
-                     "cannot allocate {} bytes: {}", bytes,
-                     systemError(errno));
+                     "cannot allocate {} bytes: {}", bytes, systemError(errno));
   arena.begin = static_cast<std::byte *>(address);
   arena.length = static_cast<size_t>(bytes);
   // Advice only: without huge pages the arena works as well, a little slower.

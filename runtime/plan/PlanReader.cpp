@@ -59,8 +59,8 @@ PlanInfo readInfo(const plan::Plan &plan, uint64_t hash) {
       info.model.push_back({fact->name()->str(), fact->text()->str()});
   if (plan.flops())
     for (const plan::FlopsTerm *term : *plan.flops())
-      info.flops.push_back({term->name()->str(), term->per_token(),
-                            term->per_token_context()});
+      info.flops.push_back(
+          {term->name()->str(), term->per_token(), term->per_token_context()});
   const plan::Forecast &f = *plan.forecast();
   info.forecast = {static_cast<int64_t>(f.parameters()),
                    static_cast<int64_t>(f.gradients()),

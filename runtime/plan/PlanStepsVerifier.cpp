@@ -132,7 +132,8 @@ template <typename Args> void StepsVerifier::collectOperands(Args &args) {
 }
 
 template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
-  QWEN_RETURN_IF_ERROR(checkKernel(args));
+  if (Status status = checkKernel(args); !status.ok())
+    return dataLoss("{}", status.message());
   constexpr bool isGroup = std::is_same_v<Args, GroupArgs>;
   if constexpr (isGroup)
     if (!symbols.contains(args.symbol))
