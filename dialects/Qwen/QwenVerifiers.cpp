@@ -32,14 +32,14 @@ static RankedTensorType tensor(ArrayRef<int64_t> shape, Type element) {
 // Every op
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyStatic(Operation *op, StringRef kind, unsigned index,
-                                  Type type, bool scalarAllowed) {
+static LogicalResult verifyStatic(Operation *op, const Twine &name, Type type,
+                                  bool scalarAllowed) {
   auto tensorType = dyn_cast<RankedTensorType>(type);
   if (!tensorType)
     return success();
-  auto error = [&] {
-    return op->emitOpError() << kind << " #" << index << " ";
-  };
+  auto error = [&] { return op->emitOpError() << name << " "; };
+  if (tensorType.getEncoding())
+    return error() << "must have no encoding, but is " << type;
   if (tensorType.getRank() == 0 && !scalarAllowed)
     return error() << "must have at least one dimension, but is " << type;
   int64_t elements = 1;
@@ -57,13 +57,17 @@ static LogicalResult verifyStatic(Operation *op, StringRef kind, unsigned index,
   return success();
 }
 
+/// Rank 0 is for qwen ops that spread or make a scalar, and for other dialects.
 LogicalResult qwen::detail::verifyStaticTensors(Operation *op) {
-  bool scalarAllowed = isa<BroadcastOp, ReduceSumOp, GroupOp>(op);
+  bool scalarAllowed = !isa<QwenDialect>(op->getDialect()) ||
+                       isa<BroadcastOp, ReduceSumOp, GroupOp>(op);
   for (auto [index, type] : llvm::enumerate(op->getOperandTypes()))
-    if (failed(verifyStatic(op, "operand", index, type, scalarAllowed)))
+    if (failed(
+            verifyStatic(op, "operand #" + Twine(index), type, scalarAllowed)))
       return failure();
   for (auto [index, type] : llvm::enumerate(op->getResultTypes()))
-    if (failed(verifyStatic(op, "result", index, type, scalarAllowed)))
+    if (failed(
+            verifyStatic(op, "result #" + Twine(index), type, scalarAllowed)))
       return failure();
   return success();
 }
@@ -98,7 +102,7 @@ static LogicalResult expectPositive(EmitError emit, StringRef name,
 LogicalResult ParameterOp::verify() {
   if (getSymName().empty())
     return emitOpError("must have a name");
-  if (failed(verifyStatic(*this, "type", 0, getType(), false)))
+  if (failed(verifyStatic(*this, "type", getType(), false)))
     return failure();
   if (!llvm::is_contained({"normal", "zero", "one", "a_log"}, getInit()))
     return emitOpError() << "init must be \"normal\", \"zero\", \"one\" or "

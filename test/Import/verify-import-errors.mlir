@@ -98,3 +98,14 @@ module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
     return %n : tensor<8xf32>
   }
 }
+
+// -----
+
+// A dynamic dimension on an op that upstream would allow it on.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  func.func private @f(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+    // expected-error @+1 {{'arith.addf' op operand #0 must have a static shape, but is 'tensor<?x4xf32>'}}
+    %y = arith.addf %x, %x : tensor<?x4xf32>
+    return %y : tensor<?x4xf32>
+  }
+}

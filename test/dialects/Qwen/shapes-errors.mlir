@@ -57,7 +57,7 @@ func.func @too_many_elements(%x: tensor<2147483647x2147483647xbf16>) {
 
 // -----
 
-// expected-error @+1 {{'qwen.parameter' op type #0 must have a static shape, but is 'tensor<?xf32>'}}
+// expected-error @+1 {{'qwen.parameter' op type must have a static shape, but is 'tensor<?xf32>'}}
 qwen.parameter @w : tensor<?xf32> {init = "zero"}
 
 // -----
@@ -67,5 +67,13 @@ func.func @group(%x: tensor<?x4xf32>) {
   %y = qwen.group(%a = %x : tensor<?x4xf32>) domain = [8, 4] -> tensor<?x4xf32> {
     qwen.yield %a : tensor<?x4xf32>
   }
+  return
+}
+
+// -----
+
+func.func @encoding(%x: tensor<8x4xf32, "sparse">) {
+  // expected-error @+1 {{'qwen.sigmoid' op operand #0 must have no encoding, but is 'tensor<8x4xf32, "sparse">'}}
+  %y = qwen.sigmoid %x : tensor<8x4xf32, "sparse">
   return
 }
