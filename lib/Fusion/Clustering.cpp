@@ -87,16 +87,19 @@ void FusionGraph::merge(unsigned into, unsigned from) {
 // Joining
 //===----------------------------------------------------------------------===//
 
-void FusionGraph::joinProducers() {
+/// Last ops first, each with its readers: a value that a forward and a backward
+/// group could both hold is then computed where it is read, and what crosses
+/// from one to the other is what both need to begin with.
+void FusionGraph::joinReaders() {
   bool changed;
   do {
     changed = false;
-    for (auto [n, op] : llvm::enumerate(nodes)) {
-      if (!isFusable(op))
+    for (unsigned n = nodes.size(); n-- > 0;) {
+      if (!isFusable(nodes[n]))
         continue;
-      for (unsigned producer : producers[n]) {
-        unsigned a = clusterNumber[producer], b = clusterNumber[n];
-        if (a == b || !isFusable(nodes[producer]) ||
+      for (unsigned reader : users[n]) {
+        unsigned a = clusterNumber[n], b = clusterNumber[reader];
+        if (a == b || !isFusable(nodes[reader]) ||
             allClusters[a].domain != allClusters[b].domain ||
             !canJoin(allClusters[a], allClusters[b]).legal)
           continue;
@@ -178,6 +181,6 @@ void FusionGraph::joinSiblings() {
 }
 
 void FusionGraph::join() {
-  joinProducers();
+  joinReaders();
   joinSiblings();
 }

@@ -20,7 +20,7 @@ namespace qwen {
 struct Cluster {
   /// Node numbers, ascending.
   llvm::SmallVector<unsigned> nodes;
-  /// Iteration space; rank 0 or 1 for scalars and vectors outside of rows.
+  /// Iteration space; of rank 1 for vectors that do not belong to rows.
   llvm::SmallVector<int64_t> domain;
 };
 
@@ -34,8 +34,9 @@ struct JoinVerdict {
 };
 
 /// Nodes are the ops of a block, except the transparent ones: constants,
-/// widenings, broadcasts and what cannot be stored are computed again in each
-/// group that reads them, unless something outside of groups does.
+/// widenings, broadcasts, arithmetic on these alone and what cannot be stored
+/// are computed again in each group that reads them, unless something outside
+/// of groups does.
 class FusionGraph {
 public:
   /// With `fuse` false only constants and unstorable values are transparent,
@@ -43,7 +44,7 @@ public:
   /// error on an op without a possible iteration space.
   static mlir::FailureOr<FusionGraph> create(mlir::Block &block, bool fuse);
 
-  /// Joins ops with their producers, then clusters that share work.
+  /// Joins ops with their readers, then clusters that share work.
   void join();
 
   /// Clusters of fusable ops, in block order of their first op.
@@ -76,7 +77,7 @@ private:
   mlir::LogicalResult assignDomains(mlir::Block &block);
   llvm::DenseMap<mlir::Value, llvm::SmallVector<int64_t>>
   findRowDomains(mlir::Block &block) const;
-  void joinProducers();
+  void joinReaders();
   void joinSiblings();
   bool areSiblings(const Cluster &a, const Cluster &b) const;
   bool isLaunchBound(const Cluster &cluster) const;
@@ -89,7 +90,7 @@ private:
   llvm::DenseSet<mlir::Operation *> transparent;
   llvm::SmallVector<mlir::Operation *> nodes;
   llvm::DenseMap<mlir::Operation *, unsigned> nodeOf;
-  llvm::SmallVector<llvm::SmallVector<unsigned>> producers, users;
+  llvm::SmallVector<llvm::SmallVector<unsigned>> users;
   /// Cluster number of each node; every node has one, fusable or not.
   llvm::SmallVector<unsigned> clusterNumber;
   llvm::SmallVector<Cluster> allClusters;

@@ -12,7 +12,24 @@ using namespace qwen;
 // Nodes
 //===----------------------------------------------------------------------===//
 
+/// Elementwise ops on nothing but constants and broadcasts: what they read is a
+/// vector or a value a row, so making them again is cheaper than a tensor in
+/// memory. 1 + w of a norm's weight is one.
+static DenseSet<Operation *> findSpreadValues(Block &block) {
+  DenseSet<Operation *> spread;
+  for (Operation &op : block)
+    if (isElementwise(&op) && llvm::all_of(op.getOperands(), [&](Value value) {
+          Operation *producer = value.getDefiningOp();
+          return producer &&
+                 (isSplatConstant(producer) || isa<BroadcastOp>(producer) ||
+                  spread.contains(producer));
+        }))
+      spread.insert(&op);
+  return spread;
+}
+
 void FusionGraph::findTransparent(Block &block) {
+  DenseSet<Operation *> spread = findSpreadValues(block);
   for (Operation &op : llvm::reverse(block)) {
     if (!isFusable(&op))
       continue;
@@ -21,7 +38,7 @@ void FusionGraph::findTransparent(Block &block) {
       transparent.insert(&op);
       continue;
     }
-    if (fuse && isa<arith::ExtFOp, BroadcastOp>(op) &&
+    if (fuse && (isa<arith::ExtFOp, BroadcastOp>(op) || spread.contains(&op)) &&
         llvm::all_of(op.getUsers(),
                      [](Operation *user) { return isFusable(user); }))
       transparent.insert(&op);
@@ -47,18 +64,14 @@ void FusionGraph::addNodes(Block &block) {
       nodeOf[&op] = nodes.size();
       nodes.push_back(&op);
     }
-  producers.resize(nodes.size());
   users.resize(nodes.size());
   for (auto [n, op] : llvm::enumerate(nodes)) {
-    SetVector<unsigned> reading;
+    llvm::SmallSetVector<unsigned, 8> reading;
     for (Value result : op->getResults())
       for (Operation *reader : readers(result))
         if (auto it = nodeOf.find(reader); it != nodeOf.end())
           reading.insert(it->second);
-    for (unsigned user : reading) {
-      users[n].push_back(user);
-      producers[user].push_back(n);
-    }
+    users[n].assign(reading.begin(), reading.end());
   }
 }
 
@@ -134,10 +147,9 @@ LogicalResult FusionGraph::assignDomains(Block &block) {
       cluster.domain = row->second;
     else
       cluster.domain = llvm::to_vector(tensorType(space).getShape());
-    if (cluster.domain.size() > 3)
-      return op->emitOpError()
-             << "runs over " << cluster.domain.size()
-             << " dimensions, but a fused group over at most 3";
+    if (cluster.domain.empty() || cluster.domain.size() > 3)
+      return op->emitOpError() << "runs over " << cluster.domain.size()
+                               << " dimensions, but a fused group over 1 to 3";
   }
   return success();
 }

@@ -10,8 +10,8 @@ using namespace qwen;
 
 namespace {
 
-/// Builds one group. A space of rank 0 or 1 is lifted to [1, 1] or [1, N], so
-/// that a vector is one row and not N rows of one element.
+/// Builds one group. A space of rank 1 is lifted to [1, N], so that a vector is
+/// one row and not N rows of one element.
 class GroupBuilder {
 public:
   GroupBuilder(const FusionGraph &graph, const Cluster &cluster)
@@ -53,15 +53,14 @@ void GroupBuilder::chooseDomain() {
   });
   if (rowsOnly)
     domain = llvm::to_vector(tensorType(first->getResult(0)).getShape());
-  lifted = domain.size() < 2;
+  lifted = domain.size() == 1;
   if (lifted)
-    domain = {1, domain.empty() ? 1 : domain[0]};
+    domain = {1, domain[0]};
 }
 
 /// The type inside the group. Scalars stay scalars beside vectors.
 RankedTensorType GroupBuilder::lift(RankedTensorType type) const {
-  bool scalarSpace = cluster.domain.empty();
-  if (!lifted || type.getRank() > 1 || (type.getRank() == 0 && !scalarSpace))
+  if (!lifted || type.getRank() != 1)
     return type;
   return type.clone(domain);
 }
@@ -91,7 +90,8 @@ void GroupBuilder::cloneOp(Operation *op) {
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
     operands.push_back(lookUp(operand));
-  OpBuilder inner = OpBuilder::atBlockEnd(body);
+  OpBuilder inner(builder.getContext());
+  inner.setInsertionPointToEnd(body);
   Value result = op->getResult(0);
   RankedTensorType type = lift(tensorType(result));
   if (type == result.getType()) {
@@ -119,7 +119,8 @@ GroupOp GroupBuilder::build(StringRef label) {
     yielded.push_back(map.lookup(output));
     types.push_back(yielded.back().getType());
   }
-  OpBuilder inner = OpBuilder::atBlockEnd(body);
+  OpBuilder inner(builder.getContext());
+  inner.setInsertionPointToEnd(body);
   YieldOp::create(inner, loc, yielded);
 
   auto group = GroupOp::create(builder, loc, types, inputs,

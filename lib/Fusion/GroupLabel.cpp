@@ -96,7 +96,7 @@ std::string qwen::makeGroupLabel(const FusionGraph &graph,
   for (unsigned n : cluster.nodes) {
     Operation *op = graph.op(n);
     StringRef word = plain(op, alone);
-    if (!word.empty() && (!told || word == "mul" || word == "column_sum"))
+    if (!word.empty() && (!told || word == "mul"))
       words.insert(word);
   }
   // A norm is full of products.

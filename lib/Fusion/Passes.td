@@ -105,19 +105,20 @@ def FuseGroupsPass : Pass<"qwen-fuse-groups", "::mlir::func::FuncOp"> {
   let description = [{
     Every fusable op (elementwise arith and math, sigmoid, softplus, broadcast,
     rope, row and column sums) ends up in a `qwen.group`, the unit of code
-    generation. An op joins the group of a producer with the same iteration
+    generation. An op joins the group of a reader with the same iteration
     space; then groups that read the same tensor join, or that are so small that
     the launch is their cost and that serve the same kernel. Two groups never
     join where a third op depends on one and feeds the other: that would be a
     cycle. A column sum is complete only when its group has ended, so its
     readers are never in that group.
 
-    Constants, widenings and broadcasts are copied into each group that uses
-    them: what crosses a group's border is the narrow, rounded value.
+    Constants, widenings, broadcasts and arithmetic on broadcasts alone are
+    copied into each group that uses them: what crosses a group's border is the
+    narrow, rounded value.
 
     Ops on row values (one element a row: a mean, its rsqrt) belong to the space
     of the rows that they were summed from or spread to. Ops on vectors run over
-    [1, N], on scalars over [1, 1], through reshapes.
+    [1, N], through reshapes. Arithmetic on scalars has no group.
 
     `fuse = false` gives each op its own group; the results are the same to the
     last bit, because code generation treats each op alike in every group.

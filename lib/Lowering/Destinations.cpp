@@ -151,31 +151,36 @@ FunctionLowering::claimThroughReshape(OpOperand &use) {
 }
 
 std::optional<Destination> FunctionLowering::claim(Value value) {
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    unsigned index = use.getOperandNumber();
-    if (auto accumulate = dyn_cast<AccumulateGradOp>(user)) {
-      inPlace.insert(&use);
-      return Destination{storage(user->getLoc(), kernel::StorageRole::Gradient,
-                                 accumulate.getParameters(),
-                                 contiguousType(value.getType())),
-                         /*accumulate=*/true};
-    }
-    if (isa<func::ReturnOp>(user)) {
-      inPlace.insert(&use);
-      return Destination{outputArguments[index],
-                         context.accumulatedResults[func.getSymName()][index]};
-    }
-  }
+  // Use lists run backwards; the first use in the function has precedence.
+  SmallVector<OpOperand *> uses;
   for (OpOperand &use : value.getUses())
-    if (auto concat = dyn_cast<ConcatOp>(use.getOwner())) {
-      inPlace.insert(&use);
-      return Destination{pieceView(concat, use.getOperandNumber())};
+    uses.push_back(&use);
+  std::reverse(uses.begin(), uses.end());
+
+  for (OpOperand *use : uses)
+    if (auto accumulate = dyn_cast<AccumulateGradOp>(use->getOwner())) {
+      inPlace.insert(use);
+      return Destination{
+          storage(accumulate.getLoc(), kernel::StorageRole::Gradient,
+                  accumulate.getParameters(), contiguousType(value.getType())),
+          /*accumulate=*/true};
     }
-  for (OpOperand &use : value.getUses())
-    if (isa<ReshapeOp>(use.getOwner()))
-      if (auto wanted = claimThroughReshape(use)) {
-        inPlace.insert(&use);
+  for (OpOperand *use : uses)
+    if (isa<func::ReturnOp>(use->getOwner())) {
+      inPlace.insert(use);
+      unsigned result = use->getOperandNumber();
+      return Destination{outputArguments[result],
+                         context.accumulatedResults[func.getSymName()][result]};
+    }
+  for (OpOperand *use : uses)
+    if (auto concat = dyn_cast<ConcatOp>(use->getOwner())) {
+      inPlace.insert(use);
+      return Destination{pieceView(concat, use->getOperandNumber())};
+    }
+  for (OpOperand *use : uses)
+    if (isa<ReshapeOp>(use->getOwner()))
+      if (auto wanted = claimThroughReshape(*use)) {
+        inPlace.insert(use);
         return wanted;
       }
   return std::nullopt;

@@ -1,9 +1,17 @@
 // RUN: qwen-opt %s -split-input-file -verify-diagnostics -allow-unregistered-dialect -qwen-fuse-groups -verify-fusion
 
 func.func @rank(%x: tensor<2x2x2x2xf32>) -> tensor<2x2x2x2xf32> {
-  // expected-error @+1 {{'math.exp' op runs over 4 dimensions, but a fused group over at most 3}}
+  // expected-error @+1 {{'math.exp' op runs over 4 dimensions, but a fused group over 1 to 3}}
   %0 = math.exp %x : tensor<2x2x2x2xf32>
   return %0 : tensor<2x2x2x2xf32>
+}
+
+// -----
+
+func.func @scalar(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error @+1 {{'math.exp' op runs over 0 dimensions, but a fused group over 1 to 3}}
+  %0 = math.exp %x : tensor<f32>
+  return %0 : tensor<f32>
 }
 
 // -----

@@ -32,7 +32,7 @@ func.func @cotangent_of_loss(%x: tensor<8x4xf32>, %w: tensor<16x4xf32>, %labels:
 // CHECK: qwen.linear_cross_entropy_grad
 func.func @other_loss(%x: tensor<8x4xf32>, %w: tensor<16x4xf32>, %labels: tensor<8xi32>, %dnll: tensor<8xf32>)
     -> (tensor<8xf32>, tensor<8x4xf32>, tensor<16x4xf32>) {
-  %nll = qwen.linear_cross_entropy %x, %w, %labels {ignore_index = 0} : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32> -> tensor<8xf32>
+  %nll = qwen.linear_cross_entropy %x, %w, %labels {ignore_index = -1} : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32> -> tensor<8xf32>
   %nll2, %dx, %dw = qwen.linear_cross_entropy_grad %x, %w, %labels, %dnll
       : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32>, tensor<8xf32> -> tensor<8xf32>, tensor<8x4xf32>, tensor<16x4xf32>
   return %nll, %dx, %dw : tensor<8xf32>, tensor<8x4xf32>, tensor<16x4xf32>

@@ -29,8 +29,8 @@ func.func @silu(%g: tensor<8x8xf32>, %u: tensor<8x8xf32>) -> tensor<8x8xf32> {
 
 func.func @other_space(%x: tensor<8x2x4xf32>, %cu: tensor<3xi32>) -> (tensor<8x2x4xf32>, tensor<4xf32>, tensor<8x8xf32>) {
   %e = math.exp %x : tensor<8x2x4xf32>
-  // expected-remark @+3 {{group 'exp_column_sum' over [8, 2, 4] holds 2 ops}}
-  // expected-note @+2 {{result #0 ends here: operand of the hand-written kernel qwen.attention; math.log reads it over another iteration space, [8, 8]}}
+  // expected-remark @+3 {{group 'exp' over [8, 2, 4] holds 2 ops}}
+  // expected-note @+2 {{result #0 ends here: math.log reads it over another iteration space, [8, 8]; operand of the hand-written kernel qwen.attention}}
   // expected-note @+1 {{result #1 ends here: @other_space returns it}}
   %s = qwen.reduce_sum %e dims = [0, 1] : tensor<8x2x4xf32> -> tensor<4xf32>
   %o, %lse = qwen.attention %e, %x, %x, %cu {scale = 1.0 : f64} : tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<3xi32> -> tensor<8x2x4xf32>, tensor<8x2xf32>

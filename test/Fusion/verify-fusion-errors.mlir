@@ -24,6 +24,8 @@ func.func @constant() -> tensor<2xf32> {
 
 // -----
 
-// expected-error @+1 {{'module' op is not expected in a module after fusion}}
 module {
+  // expected-error @+1 {{'builtin.module' op is not expected in a module after fusion}}
+  module @inner {
+  }
 }
