@@ -60,28 +60,21 @@ void tile(int64_t k, const BlockOperands<T> &o, const T *a, const T *b, T *c,
       *reinterpret_cast<Vector<T> *>(c + i * o.ldc + v * lanes<T>) = sums[i][v];
 }
 
-/// Rows [0, m) of one column strip, m below the full tile.
-template <typename T, int M, int V>
-void tailTile(int64_t m, int64_t k, const BlockOperands<T> &o, const T *a,
-              const T *b, T *c, Update update) {
-  if constexpr (M > 0) {
-    if (m == M)
-      return tile<T, M, V>(k, o, a, b, c, update);
-    return tailTile<T, M - 1, V>(m, k, o, a, b, c, update);
-  }
-}
-
-template <typename T, int V>
-void strip(int64_t m, int64_t k, const BlockOperands<T> &o, const T *b, T *c,
-           Update update) {
-  const T *a = o.a;
+/// All rows of one column strip, M at a time, the rest in smaller tiles.
+template <typename T, int V, int M>
+void strip(int64_t m, int64_t k, const BlockOperands<T> &o, const T *a,
+           const T *b, T *c, Update update) {
   int64_t i = 0;
-  for (; i + tileRows <= m; i += tileRows) {
-    tile<T, tileRows, V>(k, o, a, b, c, update);
-    a += tileRows * o.rowStride;
-    c += tileRows * o.ldc;
+  for (; i + M <= m; i += M) {
+    tile<T, M, V>(k, o, a, b, c, update);
+    a += M * o.rowStride;
+    c += M * o.ldc;
   }
-  tailTile<T, tileRows - 1, V>(m - i, k, o, a, b, c, update);
+  if constexpr (M > 1) {
+    constexpr int next = M > 8 ? 8 : M > 4 ? 4 : M / 2;
+    if (i < m)
+      strip<T, V, next>(m - i, k, o, a, b, c, update);
+  }
 }
 
 template <typename T>
@@ -94,9 +87,11 @@ void product(int64_t m, int64_t n, int64_t k, const BlockOperands<T> &o,
     int64_t end = begin + panelCols<T> < n ? begin + panelCols<T> : n;
     int64_t j = begin;
     for (; j + wide <= end; j += wide)
-      strip<T, 2>(m, k, o, b + (j - begin), o.c + j, update);
-    for (; j < end; j += lanes<T>)
-      strip<T, 1>(m, k, o, b + (j - begin), o.c + j, update);
+      strip<T, 2, tileRows>(m, k, o, o.a, b + (j - begin), o.c + j, update);
+    // Rows are padded to 16 columns, so that only a vector of 16 may remain.
+    if constexpr (lanes<T> == 16)
+      if (j < end)
+        strip<T, 1, tileRows>(m, k, o, o.a, b + (j - begin), o.c + j, update);
   }
 }
 
