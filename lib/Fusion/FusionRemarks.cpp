@@ -114,8 +114,8 @@ void qwen::emitGroupRemark(GroupOp group, const GroupReport &report) {
   InFlightDiagnostic remark = group.emitRemark();
   remark << "group '" << group.getLabel().value_or("") << "' over ["
          << group.getDomain() << "] holds " << report.ops
-         << " ops: " << report.held << "; bytes " << report.bytesBefore
-         << " -> " << report.bytesAfter;
+         << (report.ops == 1 ? " op: " : " ops: ") << report.held << "; bytes "
+         << report.bytesBefore << " -> " << report.bytesAfter;
   for (const std::string &end : report.ends)
     remark.attachNote(group.getLoc()) << end;
 }

@@ -84,7 +84,9 @@ kernel::GroupFunctionOp GroupFunctions::get(GroupOp group, TypeRange inputs,
     for (Operation &op : module.getOps())
       if (auto symbol = dyn_cast<SymbolOpInterface>(op))
         names.insert(symbol.getName());
-  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  OpBuilder builder(module.getContext());
+  // In order of first use, before the functions that call them.
+  builder.setInsertionPoint(*module.getOps<func::FuncOp>().begin());
   auto typeArray = [&](TypeRange types) {
     SmallVector<Type> list(types);
     return builder.getTypeArrayAttr(list);
