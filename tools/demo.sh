@@ -11,7 +11,7 @@ bin=build/release/tools
 
 title() { printf '\n== %s ==\n' "$*"; }
 run() {
-  printf '$ %s\n' "$*"
+  printf '$ %s\n' "$*" >&2
   "$@"
 }
 
@@ -41,3 +41,10 @@ run $bin/qwen-plan/qwen-plan --summary $out/plan.fb
 
 title "Train, with the options of $out/run.toml"
 run $bin/qwenrun/qwenrun $out/plan.fb
+
+title "Check: the checkpoint is loaded again"
+checkpoint=$(ls -d $out/run/checkpoint-*)
+run $bin/qwenrun/qwenrun $out/plan.fb --weights "$checkpoint" --eval-only \
+  >$out/reloaded.json
+run $python tools/demo/check_learning.py $out
+printf '\nThe trained model is in %s\n' "$checkpoint"
