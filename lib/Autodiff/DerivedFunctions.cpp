@@ -24,7 +24,7 @@ static std::vector<unsigned> setBits(const llvm::BitVector &bits) {
 }
 
 DerivedFunctions::DerivedFunctions(ModuleOp module)
-    : module(module), symbolTable(module), weightAnalysis(module) {}
+    : symbolTable(module), weightAnalysis(module) {}
 
 bool DerivedFunctions::readsParameters(StringRef callee) {
   auto [entry, isNew] = readers.try_emplace(callee, false);

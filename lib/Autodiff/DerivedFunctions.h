@@ -68,7 +68,6 @@ private:
                                     const llvm::BitVector &varying,
                                     DerivedFunction &result);
 
-  mlir::ModuleOp module;
   mlir::SymbolTable symbolTable;
   WeightAnalysis weightAnalysis;
   std::map<Key, DerivedFunction> memo;

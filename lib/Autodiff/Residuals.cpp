@@ -4,7 +4,8 @@
 // could start from; an edge through a value costs its bytes, nothing for
 // arguments, parameters and results. What the forward writes to memory anyway
 // (kernel results and kernel operands) is a source: it is kept rather than
-// computed twice. Only ops that fuse into elementwise chains are repeated.
+// computed twice. Only ops that fuse into elementwise chains are repeated. Of
+// equal cuts the one nearest to the backward is taken: it repeats least.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,8 +51,9 @@ public:
     edges.push_back({from, 0});
   }
 
-  /// Saturates the network; true for nodes on the source's side of the cut.
-  llvm::BitVector minimumCut() {
+  /// Saturates the network; true for nodes on the sink's side of the minimum
+  /// cut that is nearest to the sink.
+  llvm::BitVector sinkSide() {
     SmallVector<int> edgeTo;
     while (findPath(edgeTo)) {
       int64_t flow = unlimited;
@@ -65,9 +67,19 @@ public:
       }
     }
     llvm::BitVector reached(adjacent.size());
-    for (unsigned node = 0; node < adjacent.size(); ++node)
-      if (node == source || edgeTo[node] >= 0)
-        reached.set(node);
+    reached.set(sink);
+    std::deque<unsigned> queue = {sink};
+    while (!queue.empty()) {
+      unsigned node = queue.front();
+      queue.pop_front();
+      for (unsigned edge : adjacent[node]) {
+        unsigned from = edges[edge].to;
+        if (reached.test(from) || edges[edge ^ 1].capacity == 0)
+          continue;
+        reached.set(from);
+        queue.push_back(from);
+      }
+    }
     return reached;
   }
 
@@ -138,9 +150,9 @@ public:
         if (isPrimal(operand))
           network.addEdge(outOf(visit(rootOf(operand))), FlowNetwork::sink,
                           FlowNetwork::unlimited);
-    llvm::BitVector reached = network.minimumCut();
+    llvm::BitVector backward = network.sinkSide();
     for (auto [value, node] : nodes)
-      if (reached.test(node) && !reached.test(outOf(node)))
+      if (!backward.test(node) && backward.test(outOf(node)))
         kept.insert(value);
   }
 
