@@ -28,7 +28,7 @@ run $python tools/qwen-prepare/train_tokenizer.py --vocab-size 2048 \
   -o $out/tokenizer $out/train.txt
 for set in train eval; do
   run $python tools/qwen-prepare/qwen-prepare $out/$set.jsonl \
-    --tokenizer $out/tokenizer --max-tokens 1024 --overlong split --quiet \
+    --tokenizer $out/tokenizer --max-tokens 1024 --overlong split \
     -o $out/$set.safetensors
 done
 
