@@ -12,7 +12,12 @@ bool qwen::isElementwise(Operation *op) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0 ||
       op->getNumRegions() != 0)
     return false;
-  auto isTensor = [](Type type) { return isa<RankedTensorType>(type); };
+  // Generated code knows floats and the results of comparing them.
+  auto isTensor = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && (isa<FloatType>(tensor.getElementType()) ||
+                      tensor.getElementType().isInteger(1));
+  };
   if (!llvm::all_of(op->getOperandTypes(), isTensor) ||
       !isTensor(op->getResult(0).getType()))
     return false;

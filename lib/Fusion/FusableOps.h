@@ -17,7 +17,7 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
 
-/// arith or math op that maps over its tensors' elements, qwen.sigmoid,
+/// arith or math op that maps over the elements of float tensors, qwen.sigmoid,
 /// qwen.softplus. Not constants.
 bool isElementwise(mlir::Operation *op);
 

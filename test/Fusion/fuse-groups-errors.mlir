@@ -31,3 +31,21 @@ func.func @middle_sum(%x: tensor<2x4x8xf32>) -> tensor<2x8xf32> {
   %0 = qwen.reduce_sum %x dims = [1] : tensor<2x4x8xf32> -> tensor<2x8xf32>
   return %0 : tensor<2x8xf32>
 }
+
+// -----
+
+// Groups compute in floats.
+func.func @integers(%x: tensor<2x4xi32>) -> tensor<2x4xi32> {
+  // expected-error @+1 {{'arith.addi' op in @integers is outside every group after fusion}}
+  %0 = arith.addi %x, %x : tensor<2x4xi32>
+  return %0 : tensor<2x4xi32>
+}
+
+// -----
+
+// The result of a comparison cannot lie in memory.
+func.func @comparison(%x: tensor<2x4xf32>) -> tensor<2x4xi1> {
+  // expected-error @+1 {{'arith.cmpf' op in @comparison is outside every group after fusion}}
+  %0 = arith.cmpf ogt, %x, %x : tensor<2x4xf32>
+  return %0 : tensor<2x4xi1>
+}
