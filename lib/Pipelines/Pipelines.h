@@ -7,6 +7,7 @@
 #ifndef QWEN_LIB_PIPELINES_PIPELINES_H
 #define QWEN_LIB_PIPELINES_PIPELINES_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <optional>
