@@ -58,11 +58,12 @@ static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
 }
 
 static void buildMemory(OpPassManager &pm, const CompileOptions &options) {
-  // Before inlining: it works on pairs of forward and backward calls.
+  pm.addPass(createInlineCallsPass());
+  // After inlining: it works on the launches of pairs of forward and backward
+  // calls, which inlining has labelled.
   RecomputePassOptions recompute;
   recompute.policy = options.recompute;
   pm.addPass(createRecomputePass(recompute));
-  pm.addPass(createInlineCallsPass());
   pm.addPass(createAssignOffsetsPass());
   pm.addPass(createVerifyMemoryPass());
 }
