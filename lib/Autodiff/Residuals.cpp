@@ -303,12 +303,33 @@ void recomputeInPlace(const JointFunction &joint) {
   }
 }
 
+/// Leaves of a joint function what computes `results`.
+static void keepForward(const JointFunction &joint, ArrayRef<Value> results) {
+  func::FuncOp forward = joint.func;
+  Block &body = forward.getBody().front();
+  Operation *terminator = body.getTerminator();
+  terminator->setOperands(results);
+  SmallVector<Operation *> backwardOps = joint.backwardOps();
+  for (Operation *op : llvm::reverse(backwardOps))
+    op->erase();
+  llvm::BitVector cotangents(forward.getNumArguments());
+  cotangents.set(joint.primalArguments, forward.getNumArguments());
+  body.eraseArguments(cotangents);
+  forward.setType(FunctionType::get(forward.getContext(),
+                                    body.getArgumentTypes(),
+                                    terminator->getOperandTypes()));
+  // The attributes of arguments are those of the first, which all stay.
+  if (ArrayAttr attributes = forward.getArgAttrsAttr())
+    forward.setArgAttrsAttr(ArrayAttr::get(
+        forward.getContext(),
+        attributes.getValue().take_front(joint.primalArguments)));
+}
+
 func::FuncOp splitJointFunction(const JointFunction &joint,
                                 ArrayRef<unsigned> cotangentResults,
                                 DerivedFunction &derived) {
   func::FuncOp forward = joint.func;
-  Block &body = forward.getBody().front();
-  Operation *terminator = body.getTerminator();
+  Operation *terminator = forward.getBody().front().getTerminator();
   Selection selection(joint);
   SmallVector<Value> results = joint.results;
   SmallVector<Value> leaves = keptLeaves(joint, selection);
@@ -345,22 +366,14 @@ func::FuncOp splitJointFunction(const JointFunction &joint,
     for (Value value : values)
       repeater.get(value);
   };
-  SmallVector<Operation *> backwardOps = joint.backwardOps();
-  for (Operation *op : backwardOps) {
+  for (Operation *op : joint.backwardOps()) {
     translate(op->getOperands());
     builder.clone(*op, mapping);
   }
   translate(terminator->getOperands());
   builder.clone(*terminator, mapping);
 
-  terminator->setOperands(results);
-  for (Operation *op : llvm::reverse(backwardOps))
-    op->erase();
-  llvm::BitVector cotangents(forward.getNumArguments());
-  cotangents.set(joint.primalArguments, forward.getNumArguments());
-  (void)forward.eraseArguments(cotangents);
-  forward.setType(builder.getFunctionType(body.getArgumentTypes(),
-                                          terminator->getOperandTypes()));
+  keepForward(joint, results);
   return backward;
 }
 

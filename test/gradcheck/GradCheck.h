@@ -58,8 +58,10 @@ std::unique_ptr<mlir::MLIRContext> makeContext();
 /// as text.
 void checkGradients(const GradientCase &test);
 
-/// The same on a module at hand, which is rewritten.
-void checkGradients(mlir::ModuleOp module, const GradientCase &test);
+/// The two halves of the above: runs stage autodiff on a module, and compares
+/// its micro_step with its eval.
+llvm::LogicalResult differentiate(mlir::ModuleOp module);
+void compareGradients(mlir::ModuleOp module, const GradientCase &test);
 
 } // namespace qwen::gradcheck
 

@@ -7,6 +7,7 @@
 #include "runtime/kernels/cpu/Kernels.h"
 
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <cstdlib>
 #include <memory>
@@ -67,78 +68,92 @@ std::vector<Tensor> makeResults(Operation *op) {
   return results;
 }
 
+using Tensors = std::vector<Tensor>;
+
+void evaluate(EmbeddingGradOp, const Tensors &in, Tensors &out) {
+  Ids ids(in[1]);
+  EmbeddingGradArgs args;
+  args.dout = input(in[0]);
+  args.ids = ids.buffer();
+  args.dtable = output(out[0]);
+  launchWithWorkspace(args);
+}
+
+void evaluate(CausalConv1dGradOp, const Tensors &in, Tensors &out) {
+  Ids cu(in[3]);
+  CausalConv1dGradArgs args;
+  args.x = input(in[0]);
+  args.weight = input(in[1]);
+  args.dy = input(in[2]);
+  args.cuSeqlens = cu.buffer();
+  args.dx = output(out[0]);
+  args.dweight = output(out[1]);
+  launchWithWorkspace(args);
+}
+
+void evaluate(GatedDeltaGradOp op, const Tensors &in, Tensors &out) {
+  Ids cu(in[6]);
+  GatedDeltaGradArgs args;
+  args.q = input(in[0]);
+  args.k = input(in[1]);
+  args.v = input(in[2]);
+  args.g = input(in[3]);
+  args.beta = input(in[4]);
+  args.dout = input(in[5]);
+  args.cuSeqlens = cu.buffer();
+  args.dq = output(out[0]);
+  args.dk = output(out[1]);
+  args.dv = output(out[2]);
+  args.dg = output(out[3]);
+  args.dbeta = output(out[4]);
+  args.scale = op.getScale().convertToDouble();
+  args.l2normEps = op.getL2normEps().convertToDouble();
+  args.chunk = op.getChunk();
+  launchWithWorkspace(args);
+}
+
+void evaluate(AttentionGradOp op, const Tensors &in, Tensors &out) {
+  Ids cu(in[6]);
+  AttentionGradArgs args;
+  args.q = input(in[0]);
+  args.k = input(in[1]);
+  args.v = input(in[2]);
+  args.o = input(in[3]);
+  args.lse = input(in[4]);
+  args.dout = input(in[5]);
+  args.cuSeqlens = cu.buffer();
+  args.dq = output(out[0]);
+  args.dk = output(out[1]);
+  args.dv = output(out[2]);
+  args.scale = op.getScale().convertToDouble();
+  launchWithWorkspace(args);
+}
+
+void evaluate(LinearCrossEntropyGradOp op, const Tensors &in, Tensors &out) {
+  Ids labels(in[2]);
+  LinearCrossEntropyGradArgs args;
+  args.x = input(in[0]);
+  args.weight = input(in[1]);
+  args.labels = labels.buffer();
+  args.dnll = input(in[3]);
+  args.nll = output(out[0]);
+  args.dx = output(out[1]);
+  args.dweight = output(out[2]);
+  args.ignoreIndex = op.getIgnoreIndex();
+  launchWithWorkspace(args);
+}
+
 } // namespace
 
-std::vector<Tensor> kernelGradient(Operation *op,
-                                   const std::vector<Tensor> &in) {
-  std::vector<Tensor> out = makeResults(op);
-  if (isa<EmbeddingGradOp>(op)) {
-    Ids ids(in[1]);
-    EmbeddingGradArgs args;
-    args.dout = input(in[0]);
-    args.ids = ids.buffer();
-    args.dtable = output(out[0]);
-    launchWithWorkspace(args);
-  } else if (isa<CausalConv1dGradOp>(op)) {
-    Ids cu(in[3]);
-    CausalConv1dGradArgs args;
-    args.x = input(in[0]);
-    args.weight = input(in[1]);
-    args.dy = input(in[2]);
-    args.cuSeqlens = cu.buffer();
-    args.dx = output(out[0]);
-    args.dweight = output(out[1]);
-    launchWithWorkspace(args);
-  } else if (auto grad = dyn_cast<GatedDeltaGradOp>(op)) {
-    Ids cu(in[6]);
-    GatedDeltaGradArgs args;
-    args.q = input(in[0]);
-    args.k = input(in[1]);
-    args.v = input(in[2]);
-    args.g = input(in[3]);
-    args.beta = input(in[4]);
-    args.dout = input(in[5]);
-    args.cuSeqlens = cu.buffer();
-    args.dq = output(out[0]);
-    args.dk = output(out[1]);
-    args.dv = output(out[2]);
-    args.dg = output(out[3]);
-    args.dbeta = output(out[4]);
-    args.scale = grad.getScale().convertToDouble();
-    args.l2normEps = grad.getL2normEps().convertToDouble();
-    args.chunk = grad.getChunk();
-    launchWithWorkspace(args);
-  } else if (auto grad = dyn_cast<AttentionGradOp>(op)) {
-    Ids cu(in[6]);
-    AttentionGradArgs args;
-    args.q = input(in[0]);
-    args.k = input(in[1]);
-    args.v = input(in[2]);
-    args.o = input(in[3]);
-    args.lse = input(in[4]);
-    args.dout = input(in[5]);
-    args.cuSeqlens = cu.buffer();
-    args.dq = output(out[0]);
-    args.dk = output(out[1]);
-    args.dv = output(out[2]);
-    args.scale = grad.getScale().convertToDouble();
-    launchWithWorkspace(args);
-  } else if (auto grad = dyn_cast<LinearCrossEntropyGradOp>(op)) {
-    Ids labels(in[2]);
-    LinearCrossEntropyGradArgs args;
-    args.x = input(in[0]);
-    args.weight = input(in[1]);
-    args.labels = labels.buffer();
-    args.dnll = input(in[3]);
-    args.nll = output(out[0]);
-    args.dx = output(out[1]);
-    args.dweight = output(out[2]);
-    args.ignoreIndex = grad.getIgnoreIndex();
-    launchWithWorkspace(args);
-  } else {
-    return {};
-  }
-  return out;
+std::vector<Tensor> kernelGradient(Operation *op, const Tensors &in) {
+  return llvm::TypeSwitch<Operation *, Tensors>(op)
+      .Case<EmbeddingGradOp, CausalConv1dGradOp, GatedDeltaGradOp,
+            AttentionGradOp, LinearCrossEntropyGradOp>([&](auto grad) {
+        Tensors out = makeResults(op);
+        evaluate(grad, in, out);
+        return out;
+      })
+      .Default(Tensors());
 }
 
 } // namespace qwen::gradcheck

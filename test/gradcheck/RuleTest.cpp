@@ -4,8 +4,10 @@
 
 #include "dialects/Qwen/Qwen.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -26,6 +28,37 @@ INSTANTIATE_TEST_SUITE_P(Rules, RuleTest, testing::ValuesIn(allCases()),
                                c = '_';
                            return name;
                          });
+
+/// Runs the check on a derivative in which a product became a sum.
+static void checkWrongDerivative() {
+  GradientCase test = graphCases().front();
+  std::unique_ptr<MLIRContext> context = makeContext();
+  OwningOpRef<ModuleOp> module =
+      parseSourceString<ModuleOp>(test.module, context.get());
+  if (!module || failed(differentiate(*module)))
+    return;
+  arith::MulFOp last;
+  module->lookupSymbol("micro_step")->walk([&](arith::MulFOp op) {
+    last = op;
+  });
+  OpBuilder builder(last);
+  Value sum = arith::AddFOp::create(builder, last.getLoc(), last.getLhs(),
+                                    last.getRhs());
+  last.replaceAllUsesWith(sum);
+  compareGradients(*module, test);
+}
+
+TEST(Check, FindsAWrongDerivative) {
+  testing::TestPartResultArray failures;
+  {
+    testing::ScopedFakeTestPartResultReporter reporter(&failures);
+    checkWrongDerivative();
+  }
+  ASSERT_GT(failures.size(), 0);
+  EXPECT_NE(std::string(failures.GetTestPartResult(0).message())
+                .find("gradient of a at element 0"),
+            std::string::npos);
+}
 
 /// A new rule needs a case here.
 TEST(Coverage, EveryRuleHasACase) {
