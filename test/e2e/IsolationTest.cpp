@@ -1,0 +1,187 @@
+//===- IsolationTest.cpp - Documents of a pack do not see each other ------===//
+//
+// Changes one document of a pack and expects the losses of the others, and what
+// they contribute to every gradient, to keep each bit. A document without
+// labels contributes exact zeros, so the gradient of a pack in which only B has
+// labels is B's contribution.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Model.h"
+
+using namespace qwen;
+using namespace qwen::e2e;
+
+namespace {
+
+/// Around nothing, around a chunk of the gated delta rule, around two.
+const std::vector<int64_t> lengths = {1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129};
+
+/// What a pack gives.
+struct Result {
+  std::vector<float> nll;
+  Tensors gradients;
+};
+
+/// One model for all tests of the process.
+class IsolationTest : public testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    PlanSpec spec;
+    spec.config = GetParam();
+    spec.tokens = 400;
+    spec.maxDocuments = 6;
+    ASSERT_OK_AND_TAKE(built, goldenModel(spec));
+    model.emplace(std::move(built));
+  }
+
+  Result run(const Batch &pack) {
+    model->zeroGradients();
+    Result result;
+    result.nll = model->microStep(pack, 1.0f / 64);
+    result.gradients = model->gradients();
+    return result;
+  }
+  Result run(const std::vector<TestDocument> &documents) {
+    return run(makePack(documents, model->limits()));
+  }
+
+  TestDocument document(int64_t length) {
+    return randomDocument(generator, length, model->vocabulary());
+  }
+
+  /// Changes the tokens of `documents[changed]`, which gets no label, and
+  /// expects nothing of the others to move.
+  void expectIsolated(std::vector<TestDocument> documents, size_t changed) {
+    std::string what;
+    for (const TestDocument &document : documents)
+      what += fmt::format(" {}", document.length());
+    SCOPED_TRACE(fmt::format("lengths{}, changed {}", what, changed));
+    documents[changed] = documents[changed].withoutLabels();
+    Batch pack = makePack(documents, model->limits());
+    Result before = run(pack);
+    documents[changed] =
+        documents[changed].withOtherTokens(generator, model->vocabulary());
+    Result after = run(documents);
+    for (size_t i = 0; i < documents.size(); ++i)
+      EXPECT_TRUE(
+          sameBits(sliceOf(before.nll, pack, i), sliceOf(after.nll, pack, i)))
+          << "losses of document " << i;
+    EXPECT_TRUE(sameBits(before.gradients, after.gradients));
+    EXPECT_TRUE(allFinite(after.gradients));
+  }
+
+  std::optional<Model> model;
+  Generator generator{20240501};
+};
+
+} // namespace
+
+TEST_P(IsolationTest, TwoDocumentsInBothOrders) {
+  for (size_t i = 0; i < lengths.size(); ++i)
+    // Each length meets three others, of which one is of its own kind.
+    for (size_t shift : {size_t(1), size_t(4), size_t(7)}) {
+      TestDocument a = document(lengths[i]);
+      TestDocument b = document(lengths[(i + shift) % lengths.size()]);
+      expectIsolated({a, b}, 0);
+      expectIsolated({b, a}, 1);
+    }
+}
+
+TEST_P(IsolationTest, ThreeDocuments) {
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    std::vector<TestDocument> documents;
+    for (size_t shift : {0, 5, 9})
+      documents.push_back(document(lengths[(i + shift) % lengths.size()]));
+    expectIsolated(documents, i % 3);
+  }
+}
+
+TEST_P(IsolationTest, ChangedDocumentWithLabelsMovesNoOtherLoss) {
+  for (auto [first, second] : {std::pair(65, 64), std::pair(1, 129),
+                               std::pair(128, 5), std::pair(3, 2)}) {
+    std::vector<TestDocument> documents = {document(first), document(second),
+                                           document(63)};
+    Batch pack = makePack(documents, model->limits());
+    Result before = run(pack);
+    documents[1] = documents[1].withOtherTokens(generator, model->vocabulary());
+    Result after = run(documents);
+    for (size_t i : {0, 2})
+      EXPECT_TRUE(
+          sameBits(sliceOf(before.nll, pack, i), sliceOf(after.nll, pack, i)));
+    // The change itself is seen: these are not dead inputs.
+    if (documents[1].length() > 1)
+      EXPECT_FALSE(
+          sameBits(sliceOf(before.nll, pack, 1), sliceOf(after.nll, pack, 1)));
+  }
+}
+
+TEST_P(IsolationTest, DocumentInEveryPlaceHasTheSameLosses) {
+  for (int64_t length : lengths) {
+    TestDocument b = document(length);
+    std::vector<float> alone = sliceOf(
+        run(std::vector{b}).nll, makePack(std::vector{b}, model->limits()), 0);
+    std::vector<std::vector<TestDocument>> packs = {
+        {document(129), b},
+        {document(1), b, document(64)},
+        {document(7), document(66), b}};
+    for (size_t i = 0; i < packs.size(); ++i) {
+      size_t place = i == 2 ? 2 : 1;
+      Batch pack = makePack(packs[i], model->limits());
+      EXPECT_TRUE(sameBits(alone, sliceOf(run(pack).nll, pack, place)))
+          << "length " << length << ", pack " << i;
+    }
+  }
+}
+
+TEST_P(IsolationTest, PaddingIsNotLookedAt) {
+  std::vector<TestDocument> documents = {document(65), document(3)};
+  Batch pack = makePack(documents, model->limits());
+  Result before = run(pack);
+  for (size_t t = size_t(pack.used); t < pack.tokens.size(); ++t) {
+    pack.tokens[t] = draw(generator, model->vocabulary());
+    pack.positions[t] = draw(generator, 4096);
+  }
+  Result after = run(pack);
+  EXPECT_TRUE(sameBits(before.nll, after.nll));
+  EXPECT_TRUE(sameBits(before.gradients, after.gradients));
+}
+
+TEST_P(IsolationTest, EmptyDocumentsAndUnusedSlotsAreNothing) {
+  TestDocument a = document(64), b = document(5), c = document(127), empty;
+  Result plain = run(std::vector{a, b, c});
+  const std::vector<std::vector<TestDocument>> layouts = {
+      {empty, a, b, c},
+      {a, empty, empty, b, c},
+      {a, b, empty, c, empty},
+      {empty, a, empty, b, empty, c}};
+  for (const auto &layout : layouts) {
+    Result result = run(layout);
+    EXPECT_TRUE(sameBits(plain.nll, result.nll));
+    EXPECT_TRUE(sameBits(plain.gradients, result.gradients));
+  }
+}
+
+TEST_P(IsolationTest, PackOfPaddingAloneContributesNothing) {
+  Result result = run(std::vector<TestDocument>{});
+  for (float value : result.nll)
+    EXPECT_EQ(value, 0);
+  for (const auto &[name, values] : result.gradients)
+    EXPECT_EQ(norm(values), 0) << name;
+}
+
+TEST_P(IsolationTest, FullPackWithoutPadding) {
+  std::vector<TestDocument> documents = {document(129), document(128),
+                                         document(143)};
+  for (size_t changed : {0, 1, 2})
+    expectIsolated(documents, changed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, IsolationTest,
+                         testing::Values("tiny-tied-1to1", "tiny-untied-1to3"),
+                         [](const auto &info) {
+                           std::string name = info.param;
+                           for (char &c : name)
+                             c = c == '-' ? '_' : c;
+                           return name;
+                         });

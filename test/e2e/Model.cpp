@@ -1,0 +1,164 @@
+//===- Model.cpp - A plan that a test drives by hand ----------------------===//
+
+#include "Model.h"
+
+#include <cstring>
+
+using namespace qwen;
+using namespace qwen::e2e;
+
+StatusOr<Model> Model::create(const Plan &plan, int threads) {
+  for (const char *program : {"micro_step", "update", "eval"})
+    if (!plan.findProgram(program))
+      return makeError(StatusCode::Internal, "the plan has no program '{}'",
+                       program);
+  ExecutorOptions options;
+  options.threads = threads;
+  options.hugePages = false;
+  options.poison = true;
+  QWEN_ASSIGN_OR_RETURN(Executor executor, Executor::create(plan, options));
+  return Model(std::move(executor));
+}
+
+StatusOr<Model> Model::build(const PlanSpec &spec, int threads) {
+  QWEN_ASSIGN_OR_RETURN(Plan plan, compilePlan(spec));
+  return create(plan, threads);
+}
+
+Status Model::load(const std::string &folder) {
+  QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  std::vector<ParameterView> views;
+  auto parameters = executor.plan().parameters();
+  for (int i = 0; i < int(parameters.size()); ++i) {
+    const BufferType &type = parameters[size_t(i)].type;
+    ParameterView view;
+    view.name = parameters[size_t(i)].name;
+    view.shape.assign(type.shape.begin(), type.shape.begin() + type.rank);
+    view.value = executor.parameter(i);
+    view.master = executor.master(i);
+    view.moment1 = executor.moment1(i);
+    view.moment2 = executor.moment2(i);
+    views.push_back(std::move(view));
+  }
+  auto report = loadParameters(checkpoint, views, {});
+  return report.ok() ? okStatus() : report.status();
+}
+
+PackLimits Model::limits() const {
+  return {executor.plan().info().tokens, executor.plan().info().maxDocuments};
+}
+
+int32_t Model::vocabulary() const {
+  return int32_t(executor.plan().info().vocabSize);
+}
+
+std::vector<std::string> Model::matrices() const {
+  std::vector<std::string> names;
+  for (const PlanParameter &parameter : executor.plan().parameters())
+    if (parameter.type.rank == 2)
+      names.push_back(parameter.name);
+  return names;
+}
+
+void Model::setInput(const char *name, const void *values, size_t bytes) {
+  std::optional<Buffer> input = executor.input(name);
+  ASSERT_TRUE(input) << "the plan has no input " << name;
+  ASSERT_EQ(size_t(input->bytes()), bytes) << name;
+  std::memcpy(input->data, values, bytes);
+}
+
+int Model::runOn(const char *program, const Batch &pack) {
+  auto set = [&](const char *name, const std::vector<int32_t> &values) {
+    setInput(name, values.data(), values.size() * sizeof(int32_t));
+  };
+  set("tokens", pack.tokens);
+  set("labels", pack.labels);
+  set("positions", pack.positions);
+  set("cu_seqlens", pack.cuSeqlens);
+  std::optional<int> index = executor.plan().findProgram(program);
+  EXPECT_TRUE(index) << "the plan has no program " << program;
+  if (!index)
+    return -1;
+  executor.run(*index);
+  return *index;
+}
+
+std::vector<float> Model::outputOf(int program, const char *name) const {
+  if (program < 0)
+    return {};
+  std::optional<Buffer> output = executor.output(program, name);
+  EXPECT_TRUE(output) << "the program has no output " << name;
+  return output ? copyOf(*output) : std::vector<float>();
+}
+
+std::vector<float> Model::microStep(const Batch &pack, float lossScale) {
+  setInput("loss_scale", &lossScale, sizeof(lossScale));
+  return outputOf(runOn("micro_step", pack), "nll");
+}
+
+std::vector<float> Model::evaluate(const Batch &pack) {
+  return outputOf(runOn("eval", pack), "nll");
+}
+
+std::vector<float> Model::logits(const Batch &pack) {
+  return outputOf(runOn("logits", pack), "logits");
+}
+
+std::array<float, 4> Model::update(const std::array<float, 8> &hyper,
+                                   int32_t step) {
+  setInput("hyper", hyper.data(), sizeof(hyper));
+  const int32_t rng[2] = {1, step};
+  setInput("rng", rng, sizeof(rng));
+  int program = *executor.plan().findProgram("update");
+  executor.run(program);
+  std::vector<float> stats = outputOf(program, "stats");
+  std::array<float, 4> result{};
+  EXPECT_EQ(stats.size(), result.size());
+  if (stats.size() == result.size())
+    std::copy(stats.begin(), stats.end(), result.begin());
+  return result;
+}
+
+void Model::zeroGradients() {
+  for (int i = 0; i < int(executor.plan().parameters().size()); ++i) {
+    Buffer gradient = executor.gradient(i);
+    std::memset(gradient.data, 0, size_t(gradient.bytes()));
+  }
+}
+
+Tensors Model::collect(Buffer (Executor::*view)(int) const,
+                       const std::string &prefix) const {
+  Tensors result;
+  auto parameters = executor.plan().parameters();
+  for (int i = 0; i < int(parameters.size()); ++i) {
+    Buffer buffer = (executor.*view)(i);
+    if (buffer.data)
+      result[prefix + parameters[size_t(i)].name] = copyOf(buffer);
+  }
+  return result;
+}
+
+Tensors Model::gradients() const { return collect(&Executor::gradient, ""); }
+
+Tensors Model::weights() const {
+  // Insertion keeps what is there: masters go first.
+  Tensors result = collect(&Executor::master, "");
+  result.merge(collect(&Executor::parameter, ""));
+  return result;
+}
+
+Tensors Model::state() const {
+  Tensors result = collect(&Executor::parameter, "parameter ");
+  result.merge(collect(&Executor::master, "master "));
+  result.merge(collect(&Executor::moment1, "moment1 "));
+  result.merge(collect(&Executor::moment2, "moment2 "));
+  result.merge(collect(&Executor::gradient, "gradient "));
+  return result;
+}
+
+StatusOr<Model> qwen::e2e::goldenModel(const PlanSpec &spec, int threads) {
+  QWEN_ASSIGN_OR_RETURN(Model model, Model::build(spec, threads));
+  QWEN_RETURN_IF_ERROR(
+      model.load(sourcePath("test/golden/" + spec.config + "/checkpoint")));
+  return model;
+}

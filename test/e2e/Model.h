@@ -1,0 +1,71 @@
+//===- Model.h - A plan that a test drives by hand -------------*- C++ -*-===//
+//
+// Micro-steps, updates and every tensor of a compiled model.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_TEST_E2E_MODEL_H
+#define QWEN_TEST_E2E_MODEL_H
+
+#include "Harness.h"
+#include "Packs.h"
+#include "Tensors.h"
+
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/executor/Executor.h"
+
+#include <array>
+
+namespace qwen::e2e {
+
+/// A plan in memory. Activations, workspace and outputs are filled with NaN
+/// before every run, so that nothing unwritten is read unnoticed.
+class Model {
+public:
+  static StatusOr<Model> create(const Plan &plan, int threads = 0);
+  /// Compiles `spec`, then `create`.
+  static StatusOr<Model> build(const PlanSpec &spec, int threads = 0);
+
+  /// Sets all parameters and masters from a checkpoint folder.
+  Status load(const std::string &folder);
+
+  PackLimits limits() const;
+  int32_t vocabulary() const;
+  /// Names of the parameters with two dimensions: their gradients are matrix
+  /// products over tokens, or sums over the tokens of an id.
+  std::vector<std::string> matrices() const;
+
+  /// Forward and backward; returns the loss of each token and adds to the
+  /// gradients.
+  std::vector<float> microStep(const Batch &pack, float lossScale);
+  /// Forward only.
+  std::vector<float> evaluate(const Batch &pack);
+  /// Logits of all tokens, row by row; the plan must have that program.
+  std::vector<float> logits(const Batch &pack);
+  /// AdamW step number `step` (from 1); returns norm, clip, finite, 0.
+  std::array<float, 4> update(const std::array<float, 8> &hyper, int32_t step);
+
+  void zeroGradients();
+  Tensors gradients() const;
+  /// Masters where there are some, else parameters.
+  Tensors weights() const;
+  /// Everything that outlives a step: parameters, masters, moments, gradients.
+  Tensors state() const;
+
+private:
+  explicit Model(Executor made) : executor(std::move(made)) {}
+  void setInput(const char *name, const void *values, size_t bytes);
+  int runOn(const char *program, const Batch &pack);
+  std::vector<float> outputOf(int program, const char *name) const;
+  Tensors collect(Buffer (Executor::*view)(int) const,
+                  const std::string &prefix) const;
+
+  Executor executor;
+};
+
+/// A test fixture's model with the weights of test/golden/<config>/checkpoint.
+StatusOr<Model> goldenModel(const PlanSpec &spec, int threads = 0);
+
+} // namespace qwen::e2e
+
+#endif // QWEN_TEST_E2E_MODEL_H
