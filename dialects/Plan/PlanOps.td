@@ -23,7 +23,7 @@ def Plan_ArenaOp : Plan_Op<"arena", [Symbol]> {
     of 64 bytes.
 
     ```mlir
-    plan.arena @activation <activation> size 4096
+    plan.arena @activation activation size 4096
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Plan_MemoryClassAttr:$holds,

@@ -207,14 +207,14 @@ Offset<plan::Plan> Emitter::emitRoot(plan::HeaderOp header) {
   for (auto parameter : module.getOps<plan::ParameterOp>())
     parameters.push_back(emitParameter(parameter));
   std::vector<Offset<plan::Fact>> facts;
-  if (header.getModel())
-    for (NamedAttribute fact : *header.getModel())
+  if (DictionaryAttr model = header.getModelAttr())
+    for (NamedAttribute fact : model)
       facts.push_back(
           plan::CreateFact(builder, builder.CreateString(fact.getName().str()),
                            builder.CreateString(factText(fact.getValue()))));
   std::vector<Offset<plan::FlopsTerm>> flops;
-  if (header.getFlops())
-    for (NamedAttribute term : *header.getFlops()) {
+  if (DictionaryAttr terms = header.getFlopsAttr())
+    for (NamedAttribute term : terms) {
       auto pair = cast<ArrayAttr>(term.getValue());
       flops.push_back(plan::CreateFlopsTerm(
           builder, builder.CreateString(term.getName().str()),

@@ -25,7 +25,7 @@ def SchedulePass : Pass<"qwen-schedule", "::mlir::ModuleOp"> {
     Output:
     ```mlir
     plan.header target "x86-64" tokens 4 max_documents 1 vocab_size 8
-    plan.arena @output <output> size 64
+    plan.arena @output output size 64
     %0 = plan.buffer @output[0, 64]
     %1 = plan.view %0[0] : memref<4xf32>
     plan.program @eval inputs([]) outputs(["y"] %1 : memref<4xf32>) {

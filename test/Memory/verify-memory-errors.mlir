@@ -1,0 +1,73 @@
+// RUN: qwen-opt %s -split-input-file -verify-diagnostics -verify-memory
+
+// expected-error @+1 {{the module has no attribute qwen.memory with the size of each class}}
+module {}
+
+// -----
+
+module attributes {qwen.memory = {activation = 128 : i64}} {
+  func.func @eval(%x: memref<4xf32> {qwen.input = "x", qwen.offset = 0 : i64}) attributes {qwen.program} {
+    // expected-error @+1 {{'memref.alloc' op has no place}}
+    %a = memref.alloc() : memref<4xf32>
+    kernel.copy ins(%x : memref<4xf32>) outs(%a : memref<4xf32>)
+    return
+  }
+}
+
+// -----
+
+module attributes {qwen.memory = {activation = 128 : i64}} {
+  func.func @eval(%x: memref<4xf32> {qwen.input = "x", qwen.offset = 0 : i64}) attributes {qwen.program} {
+    // expected-note @+1 {{the other allocation}}
+    %a = memref.alloc() {qwen.offset = 0 : i64, qwen.slot = 0 : i64} : memref<4xf32>
+    // expected-error @+1 {{'memref.alloc' op shares bytes with memory that is alive at the same launch}}
+    %b = memref.alloc() {qwen.offset = 0 : i64, qwen.slot = 1 : i64} : memref<4xf32>
+    kernel.copy ins(%x : memref<4xf32>) outs(%a : memref<4xf32>)
+    kernel.copy ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
+    return
+  }
+}
+
+// -----
+
+module attributes {qwen.memory = {activation = 128 : i64}} {
+  func.func @eval(%x: memref<4xf32> {qwen.input = "x", qwen.offset = 0 : i64}) attributes {qwen.program} {
+    // expected-error @+1 {{'memref.alloc' op offset must be a multiple of 64 inside the arena of 128 bytes, but is 128}}
+    %a = memref.alloc() {qwen.offset = 128 : i64, qwen.slot = 0 : i64} : memref<4xf32>
+    kernel.copy ins(%x : memref<4xf32>) outs(%a : memref<4xf32>)
+    return
+  }
+}
+
+// -----
+
+module attributes {qwen.memory = {activation = 128 : i64}} {
+  func.func private @f(%x: memref<4xf32>) {
+    return
+  }
+  func.func @eval(%x: memref<4xf32> {qwen.input = "x", qwen.offset = 0 : i64}) attributes {qwen.program} {
+    // expected-error @+1 {{'func.call' op must not be left after the stage memory}}
+    func.call @f(%x) : (memref<4xf32>) -> ()
+    return
+  }
+}
+
+// -----
+
+module attributes {qwen.memory = {activation = 128 : i64}} {
+  // expected-error @+1 {{'func.func' op argument #0 has no place}}
+  func.func @eval(%x: memref<4xf32> {qwen.input = "x"}) attributes {qwen.program} {
+    return
+  }
+}
+
+// -----
+
+module attributes {qwen.memory = {activation = 128 : i64}} {
+  func.func @eval(%y: memref<4xf32> {qwen.output = "y", qwen.offset = 0 : i64}) attributes {qwen.program} {
+    // expected-error @+1 {{'memref.alloc' op is read before anything is written to it}}
+    %a = memref.alloc() {qwen.offset = 0 : i64, qwen.slot = 0 : i64} : memref<4xf32>
+    kernel.copy ins(%a : memref<4xf32>) outs(%y : memref<4xf32>)
+    return
+  }
+}
