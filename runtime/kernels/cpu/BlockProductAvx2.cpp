@@ -4,10 +4,45 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include <immintrin.h>
+
 namespace qwen::cpu {
 namespace {
-constexpr int vectorBytes = 32;
+
 constexpr int tileRows = 6;
+
+template <typename T> struct Simd;
+
+template <> struct Simd<float> {
+  using Vector = __m256;
+  static Vector zero() { return _mm256_setzero_ps(); }
+  static Vector broadcast(float x) { return _mm256_set1_ps(x); }
+  static Vector load(const float *from) { return _mm256_loadu_ps(from); }
+  static void store(float *to, Vector x) { _mm256_storeu_ps(to, x); }
+  /// c + a b and c - a b, rounded once.
+  static Vector add(Vector a, Vector b, Vector c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+  static Vector subtract(Vector a, Vector b, Vector c) {
+    return _mm256_fnmadd_ps(a, b, c);
+  }
+};
+
+template <> struct Simd<double> {
+  using Vector = __m256d;
+  static Vector zero() { return _mm256_setzero_pd(); }
+  static Vector broadcast(double x) { return _mm256_set1_pd(x); }
+  static Vector load(const double *from) { return _mm256_loadu_pd(from); }
+  static void store(double *to, Vector x) { _mm256_storeu_pd(to, x); }
+  /// c + a b and c - a b, rounded once.
+  static Vector add(Vector a, Vector b, Vector c) {
+    return _mm256_fmadd_pd(a, b, c);
+  }
+  static Vector subtract(Vector a, Vector b, Vector c) {
+    return _mm256_fnmadd_pd(a, b, c);
+  }
+};
+
 } // namespace
 } // namespace qwen::cpu
 

@@ -1,9 +1,9 @@
 //===- BlockProductImpl.h - Register tiles of blockProduct -----*- C++ -*-===//
 //
 // Included once for each instruction set, by a file that is compiled for it and
-// defines `vectorBytes` and `tileRows`. Everything here has internal linkage:
-// an inline function that two of those files shared could end up in the
-// program in the version that an older machine cannot run.
+// defines `tileRows` and `Simd<T>`. Everything here has internal linkage: an
+// inline function that two of those files shared could end up in the program in
+// the version that an older machine cannot run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,52 +12,46 @@
 namespace qwen::cpu {
 namespace {
 
-template <typename T> struct VectorOf {
-  typedef T type
-      __attribute__((vector_size(vectorBytes), aligned(sizeof(T)), may_alias));
-};
-template <typename T> using Vector = typename VectorOf<T>::type;
 template <typename T>
-constexpr int64_t lanes = vectorBytes / static_cast<int64_t>(sizeof(T));
+constexpr int64_t lanes = sizeof(typename Simd<T>::Vector) / sizeof(T);
 
 /// M rows by V vectors of c, held in registers over all of k.
 template <typename T, int M, int V, bool subtract>
 [[gnu::always_inline]] inline void
-tileLoop(int64_t k, const T *a, int64_t rowStride, int64_t depthStride,
-         const T *b, int64_t ldb, Vector<T> (&sums)[M][V]) {
+tileLoop(int64_t k, const BlockOperands<T> &o, const T *a, const T *b,
+         typename Simd<T>::Vector (&sums)[M][V]) {
+  using Vector = typename Simd<T>::Vector;
   for (int64_t depth = 0; depth < k; ++depth) {
-    Vector<T> right[V];
+    Vector right[V];
     for (int v = 0; v < V; ++v)
-      right[v] = *reinterpret_cast<const Vector<T> *>(b + v * lanes<T>);
+      right[v] = Simd<T>::load(b + v * lanes<T>);
     for (int i = 0; i < M; ++i) {
-      T left = a[i * rowStride];
+      Vector left = Simd<T>::broadcast(a[i * o.rowStride]);
       for (int v = 0; v < V; ++v)
-        if constexpr (subtract)
-          sums[i][v] -= left * right[v];
-        else
-          sums[i][v] += left * right[v];
+        sums[i][v] = subtract ? Simd<T>::subtract(left, right[v], sums[i][v])
+                              : Simd<T>::add(left, right[v], sums[i][v]);
     }
-    a += depthStride;
-    b += ldb;
+    a += o.depthStride;
+    b += o.ldb;
   }
 }
 
 template <typename T, int M, int V>
 void tile(int64_t k, const BlockOperands<T> &o, const T *a, const T *b, T *c,
           Update update) {
-  Vector<T> sums[M][V];
+  typename Simd<T>::Vector sums[M][V];
   for (int i = 0; i < M; ++i)
     for (int v = 0; v < V; ++v)
-      sums[i][v] = update == Update::Set ? Vector<T>{}
-                                         : *reinterpret_cast<const Vector<T> *>(
-                                               c + i * o.ldc + v * lanes<T>);
+      sums[i][v] = update == Update::Set
+                       ? Simd<T>::zero()
+                       : Simd<T>::load(c + i * o.ldc + v * lanes<T>);
   if (update == Update::Subtract)
-    tileLoop<T, M, V, true>(k, a, o.rowStride, o.depthStride, b, o.ldb, sums);
+    tileLoop<T, M, V, true>(k, o, a, b, sums);
   else
-    tileLoop<T, M, V, false>(k, a, o.rowStride, o.depthStride, b, o.ldb, sums);
+    tileLoop<T, M, V, false>(k, o, a, b, sums);
   for (int i = 0; i < M; ++i)
     for (int v = 0; v < V; ++v)
-      *reinterpret_cast<Vector<T> *>(c + i * o.ldc + v * lanes<T>) = sums[i][v];
+      Simd<T>::store(c + i * o.ldc + v * lanes<T>, sums[i][v]);
 }
 
 /// All rows of one column strip, M at a time, the rest in smaller tiles.
