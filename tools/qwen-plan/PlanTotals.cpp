@@ -53,6 +53,8 @@ std::vector<LaunchFacts> qwen::launchFacts(const Plan &plan, int program) {
       if constexpr (std::is_same_v<Args, GroupArgs>)
         facts.symbol = args.symbol;
       facts.flops = kernelFlops(args);
+      facts.flopsVary = std::is_same_v<Args, AttentionArgs> ||
+                        std::is_same_v<Args, AttentionGradArgs>;
       addOperands(facts, args, views);
       return okStatus();
     });

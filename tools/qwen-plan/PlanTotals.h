@@ -24,8 +24,9 @@ struct LaunchFacts {
   std::string symbol; ///< of the code, for groups
   std::string label;  ///< where in the model, empty where unknown
   std::vector<LaunchOperand> operands;
-  int64_t flops = 0; ///< 0 where it depends on the documents
-  int64_t bytes = 0; ///< each operand once for reading, once for writing
+  int64_t flops = 0;
+  bool flopsVary = false; ///< they depend on the documents
+  int64_t bytes = 0;      ///< each operand once for reading, once for writing
 };
 
 /// All launches of a program.

@@ -244,8 +244,8 @@ std::string qwen::launchList(const Plan &plan, int program) {
     if (!launch.label.empty())
       fmt::format_to(out, " ({})", printable(launch.label));
     fmt::format_to(out, ", {}, {}\n",
-                   launch.flops ? readableFlops(double(launch.flops))
-                                : "FLOPs not fixed",
+                   launch.flopsVary ? "FLOPs by documents"
+                                    : readableFlops(double(launch.flops)),
                    readable(launch.bytes));
     printOperands(launch, out);
   }
