@@ -189,4 +189,3 @@ module attributes {qwen.max_documents = 8 : i64, qwen.model = {attention_layers 
     return %nll : tensor<128xf32>
   }
 }
-

@@ -91,7 +91,6 @@ Status run() {
   // The file appears whole or not at all.
   Error error = writeToOutput(outputPath, [&](raw_ostream &os) {
     module->print(os, mlir::OpPrintingFlags().printNameLocAsPrefix());
-    os << "\n";
     return Error::success();
   });
   if (error)
