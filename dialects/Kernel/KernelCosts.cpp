@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Kernel/Kernel.h"
 #include "qwen/Plan/KernelCosts.h"
+#include "dialects/Kernel/Kernel.h"
 #include "qwen/Plan/Workspace.h"
 
 using namespace mlir;
@@ -66,7 +66,7 @@ bool reusesInput(GroupOp op, OpOperand &in, OpOperand &out) {
 } // namespace
 
 #define QWEN_DEFINE_INTERFACE(Name)                                            \
-  int64_t Name##Op::getFlops() { return kernelFlops(toArgs(*this)); }                \
+  int64_t Name##Op::getFlops() { return kernelFlops(toArgs(*this)); }          \
   int64_t Name##Op::getWorkspaceBytes() {                                      \
     return cpuWorkspaceBytes(toArgs(*this));                                   \
   }                                                                            \
