@@ -2,20 +2,19 @@
 
 #include "ObjectCompiler.h"
 
-#include "lld/Common/Driver.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
-
-LLD_HAS_DRIVER(elf)
 
 using namespace llvm;
 
@@ -67,41 +66,73 @@ static Error emitObject(Module &module, TargetMachine &machine,
   return Error::success();
 }
 
-/// Links one object file in process; lld reads and writes files only.
+/// The linker of this LLVM, else the one that is found first.
+static Expected<std::string> findLinker() {
+  if (sys::fs::can_execute(QWEN_LINKER))
+    return std::string(QWEN_LINKER);
+  for (StringRef name : {"ld.lld", "ld"})
+    if (ErrorOr<std::string> path = sys::findProgramByName(name))
+      return *path;
+  return makeError("no linker: neither " QWEN_LINKER
+                   " nor ld.lld or ld on the PATH");
+}
+
+/// A temporary file that goes away with its holder.
+struct TemporaryFile {
+  SmallString<128> path;
+  std::unique_ptr<FileRemover> remover;
+
+  Error create(StringRef suffix) {
+    if (std::error_code error =
+            sys::fs::createTemporaryFile("qwenc", suffix, path))
+      return makeError("cannot create a temporary file: " + error.message());
+    remover = std::make_unique<FileRemover>(path);
+    return Error::success();
+  }
+  Expected<std::string> read() const {
+    auto buffer = MemoryBuffer::getFile(path);
+    if (!buffer)
+      return makeError("cannot read " + path + ": " +
+                       buffer.getError().message());
+    return (*buffer)->getBuffer().str();
+  }
+};
+
+/// Links one object into a shared object. In a process of its own: lld as a
+/// library resets the command line options of its host.
 static Expected<std::string> link(StringRef object) {
-  SmallString<128> in, out;
-  if (std::error_code error = sys::fs::createTemporaryFile("qwenc", "o", in))
-    return makeError("cannot create a temporary file: " + error.message());
-  FileRemover removeIn(in);
-  if (std::error_code error = sys::fs::createTemporaryFile("qwenc", "so", out))
-    return makeError("cannot create a temporary file: " + error.message());
-  FileRemover removeOut(out);
-  std::error_code error;
-  raw_fd_ostream file(in, error);
-  if (error)
-    return makeError("cannot write " + in + ": " + error.message());
-  file << object;
-  file.close();
-  if (file.has_error())
-    return makeError("cannot write " + in + ": " + file.error().message());
+  Expected<std::string> linker = findLinker();
+  if (!linker)
+    return linker.takeError();
+  TemporaryFile in, out, messages;
+  for (auto [file, suffix] :
+       {std::pair(&in, "o"), {&out, "so"}, {&messages, "txt"}})
+    if (Error error = file->create(suffix))
+      return error;
+  if (Error error = writeToOutput(in.path, [&](raw_ostream &os) {
+        os << object;
+        return Error::success();
+      }))
+    return error;
 
   // No build id, no time stamps: the same code gives the same plan. The
-  // mathematical functions of f64 code (exp, log1p …) stay undefined and are
+  // mathematical functions of f64 code (exp, log …) stay undefined and are
   // found in the runtime's C library.
-  const char *arguments[] = {"ld.lld",    "-shared",     "--hash-style=gnu",
-                             "-z",        "noexecstack", "--build-id=none",
-                             "-soname",   "qwen_groups", "-o",
-                             out.c_str(), in.c_str()};
-  std::string text;
-  raw_string_ostream messages(text);
-  lld::Result result = lld::lldMain(arguments, messages, messages,
-                                    {{lld::Gnu, &lld::elf::link}});
-  if (result.retCode != 0)
-    return makeError("linking the generated code failed: " + text);
-  auto linked = MemoryBuffer::getFile(out);
-  if (!linked)
-    return makeError("cannot read " + out + ": " + linked.getError().message());
-  return (*linked)->getBuffer().str();
+  StringRef arguments[] = {*linker,   "-shared",     "--hash-style=gnu",
+                           "-z",      "noexecstack", "--build-id=none",
+                           "-soname", "qwen_groups", "-o",
+                           out.path,  in.path};
+  std::optional<StringRef> redirects[] = {StringRef(), StringRef(),
+                                          StringRef(messages.path)};
+  std::string failure;
+  if (sys::ExecuteAndWait(*linker, arguments, std::nullopt, redirects,
+                          /*SecondsToWait=*/0, /*MemoryLimit=*/0, &failure)) {
+    Expected<std::string> text = messages.read();
+    if (!text)
+      return text.takeError();
+    return makeError("linking the generated code failed: " + failure + *text);
+  }
+  return out.read();
 }
 
 Expected<std::string> qwen::compileToSharedObject(Module &module,

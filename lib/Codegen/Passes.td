@@ -50,7 +50,7 @@ def CompileGroupsPass : Pass<"qwen-compile-groups", "::mlir::ModuleOp"> {
   let summary = "Compile the lowered groups to machine code";
   let description = [{
     Lowers the nested module `@qwen_groups` to LLVM IR, optimises it, emits an
-    x86-64 object for `cpu`, links it into a shared object in process, and
+    x86-64 object for `cpu`, links it into a shared object with lld, and
     replaces the module by one `kernel.binary`. A module without groups gets
     none.
 

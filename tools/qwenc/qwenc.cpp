@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Emit/Emit.h"
+#include "lib/Emit/EmitPlan.h"
 #include "lib/Pipelines/Pipelines.h"
 
 #include "mlir/IR/AsmState.h"
@@ -16,12 +16,14 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Support/Timing.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace qwen;
@@ -193,6 +195,25 @@ LogicalResult runStage(ModuleOp module, Stage stage,
   return pm.run(module);
 }
 
+/// Writes the plan beside its place and renames it: no half plan is ever there.
+LogicalResult writePlan(ModuleOp module, StringRef path,
+                        const CompileOptions &options) {
+  EmitOptions emit;
+  emit.compilerVersion = QWEN_COMPILER_VERSION;
+  emit.compilerFlags = flagText(options);
+  FailureOr<std::string> plan = emitPlan(module, emit);
+  if (failed(plan))
+    return failure();
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+    os << *plan;
+    return llvm::Error::success();
+  });
+  if (error)
+    return usageError("cannot write " + path + ": " +
+                      llvm::toString(std::move(error)));
+  return success();
+}
+
 LogicalResult compile(const Flags &flags) {
   if (failed(checkFlags(flags)))
     return failure();
@@ -218,18 +239,22 @@ LogicalResult compile(const Flags &flags) {
          failed(dumpStage(*module, stage, flags.dumpStages))))
       return failure();
     if (flags.stopAfter == stageName(stage))
-      return writeIR(*module, flags.output.empty() ? "-" : flags.output);
+      return writeIR(*module,
+                     flags.output.empty() ? "-" : flags.output.c_str());
   }
   TimingScope scope = timing.nest("emit");
-  EmitOptions emit;
-  emit.flags = flagText(options);
-  return writePlan(*module, flags.output, emit);
+  return writePlan(*module, flags.output, options);
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // LLVM's code generator registers options for its own tools, one of them by
+  // the name of ours.
+  auto &registered = cl::getRegisteredOptions();
+  if (auto it = registered.find("stop-after"); it != registered.end())
+    it->second->removeArgument();
   Flags flags;
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
