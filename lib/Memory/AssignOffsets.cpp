@@ -35,6 +35,8 @@ public:
   LogicalResult makeSlots();
   /// Sets the attributes; returns the size of the arena.
   int64_t place();
+  /// The most bytes that live at one launch.
+  int64_t peak() const { return most; }
   int64_t numInPlace() const { return inPlace; }
 
 private:
@@ -45,7 +47,7 @@ private:
 
   ProgramMemory memory;
   bool reuse;
-  int64_t inPlace = 0;
+  int64_t inPlace = 0, most = 0;
   std::vector<Slot> slots;
   llvm::DenseMap<Value, size_t> slotOf; // by allocation
 };
@@ -143,6 +145,7 @@ int64_t ProgramPlanner::place() {
   for (Slot &slot : slots)
     ranges.push_back(slot.range);
   int64_t size = placeBuffers(ranges);
+  most = peakBytes(ranges);
   for (auto [number, slot] : llvm::enumerate(slots))
     for (memref::AllocOp alloc : slot.allocations) {
       Builder builder(alloc.getContext());
@@ -176,16 +179,19 @@ void AssignOffsetsPass::runOnOperation() {
       failed(placePorts(module, sizes)))
     return signalPassFailure();
   int64_t &activation = sizes["activation"], &workspace = sizes["workspace"];
+  int64_t peak = 0;
   for (func::FuncOp program : programsOf(module)) {
     ProgramPlanner planner(program, reuse);
     if (failed(planner.makeSlots()))
       return signalPassFailure();
     activation = std::max(activation, planner.place());
+    peak = std::max(peak, planner.peak());
     numInPlace += planner.numInPlace();
     program.walk([&](KernelOpInterface launch) {
       workspace = std::max(workspace, alignBytes(launch.getWorkspaceBytes()));
     });
   }
+  lostBytes += activation - peak;
   Builder builder(module.getContext());
   SmallVector<NamedAttribute> entries;
   for (auto &entry : sizes)

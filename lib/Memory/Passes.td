@@ -116,7 +116,9 @@ def AssignOffsetsPass : Pass<"qwen-assign-offsets", "::mlir::ModuleOp"> {
     Option<"reuse", "reuse", "bool", "true",
            "reuse memory of dead values, also in place">];
   let statistics = [
-    Statistic<"numInPlace", "in-place", "Outputs that took over an input">];
+    Statistic<"numInPlace", "in-place", "Outputs that took over an input">,
+    Statistic<"lostBytes", "lost-bytes",
+              "Arena bytes above the most that live at once">];
 }
 
 def VerifyMemoryPass : Pass<"verify-memory", "::mlir::ModuleOp"> {

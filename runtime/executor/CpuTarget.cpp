@@ -24,12 +24,12 @@ std::string_view cpuLevel() {
 
 } // namespace
 
-Status qwen::checkCpuTarget(std::string_view target) {
+Status qwen::checkCpuTarget(std::string_view target, std::string_view who) {
   // Level names grow with the level ("x86-64" is a prefix of all others).
   std::string_view level = cpuLevel();
   if (target.starts_with("x86-64") && target <= level)
     return okStatus();
   return makeError(StatusCode::FailedPrecondition,
-                   "the plan needs a processor of level {}; this one has {}",
-                   target, level);
+                   "{} a processor of level {}; this one has {}", who, target,
+                   level);
 }

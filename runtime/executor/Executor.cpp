@@ -18,6 +18,9 @@ using namespace qwen;
 
 namespace {
 
+/// What the library kernels are compiled for (runtime/kernels/cpu).
+constexpr std::string_view kernelTarget = "x86-64-v3";
+
 /// A launch with everything resolved.
 struct Launch {
   void (*function)(const void *args, const cpu::LaunchContext &context);
@@ -145,6 +148,7 @@ void Executor::State::poison() {
 
 StatusOr<Executor> Executor::create(const Plan &plan,
                                     const ExecutorOptions &options) {
+  QWEN_RETURN_IF_ERROR(checkCpuTarget(kernelTarget, "the CPU kernels need"));
   QWEN_RETURN_IF_ERROR(checkCpuTarget(plan.info().target));
   auto state = std::make_unique<State>(plan);
   state->options = options;

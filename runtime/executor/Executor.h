@@ -74,8 +74,9 @@ private:
 };
 
 /// OK where this processor can run code for `target` ("x86-64-v3");
-/// FailedPrecondition that names what is missing otherwise.
-Status checkCpuTarget(std::string_view target);
+/// FailedPrecondition "<who> a processor of level …" otherwise.
+Status checkCpuTarget(std::string_view target,
+                      std::string_view who = "the plan needs");
 
 } // namespace qwen
 

@@ -16,8 +16,9 @@
 
 namespace qwen {
 
-/// Largest size, count or dimension that a plan may hold.
-inline constexpr int64_t planLimit = int64_t(1) << 40;
+/// Largest size, count or dimension that a plan may hold: more than any
+/// machine has, and small enough that sums of byte counts cannot overflow.
+inline constexpr int64_t planLimit = int64_t(1) << 44;
 
 /// Everything below, in order. FailedPrecondition for another version, target
 /// or number of ranks; DataLoss with an index for anything contradictory.
