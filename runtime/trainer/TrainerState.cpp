@@ -77,6 +77,8 @@ static StatusOr<TrainerState> parseState(const Json &json) {
   int64_t seed = 0;
   QWEN_RETURN_IF_ERROR(number("seed", seed));
   state.identity.seed = static_cast<uint32_t>(seed);
+  if (auto options = json.find("options"); options != json.end())
+    state.options = options->dump();
   auto hash = json.find("data_hash");
   if (hash == json.end() || !hash->is_string())
     return dataLoss("'data_hash' is missing");

@@ -36,6 +36,7 @@ struct TrainerState {
   int64_t nonFiniteSteps = 0;
   int64_t nonFiniteInARow = 0;
   RunIdentity identity;
+  std::string options; ///< JSON of what shaped training, as it was read
 };
 
 /// Text of trainer_state.json. `options` is a JSON object for the reader.

@@ -55,6 +55,17 @@ double TrainingRun::mfuOf(const StepResult &result, double seconds) const {
   return flops / seconds / (options.peakTflops * 1e12);
 }
 
+/// Training is worth more than its metrics: a failure ends only them.
+void TrainingRun::writeMetrics(std::string_view group,
+                               std::span<const Scalar> scalars) {
+  Status status = metrics->write(trainer.state().step, group, scalars);
+  if (status.ok())
+    return;
+  progress.line(fmt::format("warning: no more metrics are written: {}",
+                            status.message()));
+  metrics = nullptr;
+}
+
 Status TrainingRun::reportStep(const StepResult &result, double seconds) {
   const TrainerState &state = trainer.state();
   if (result.kind == StepResult::Kind::Empty) {
@@ -93,7 +104,8 @@ Status TrainingRun::reportStep(const StepResult &result, double seconds) {
   };
   if (report.mfu)
     scalars.emplace_back("mfu", *report.mfu);
-  return metrics->write(state.step, "train", scalars);
+  writeMetrics("train", scalars);
+  return okStatus();
 }
 
 Status TrainingRun::checkNonFinite(const StepResult &result) {
@@ -128,7 +140,8 @@ Status TrainingRun::runEvaluation() {
   std::vector<Scalar> scalars = {{"loss", result.loss},
                                  {"perplexity", std::exp(result.loss)},
                                  {"tokens", double(result.supervised)}};
-  return metrics->write(evaluatedStep, "eval", scalars);
+  writeMetrics("eval", scalars);
+  return okStatus();
 }
 
 Status TrainingRun::save(bool last) {

@@ -71,6 +71,7 @@ private:
   Status reportStep(const StepResult &result, double seconds);
   Status checkNonFinite(const StepResult &result);
   Status runEvaluation();
+  void writeMetrics(std::string_view group, std::span<const Scalar> scalars);
   Status save(bool last);
   double mfuOf(const StepResult &result, double seconds) const;
 

@@ -48,6 +48,11 @@ static StatusOr<Start> findStart(Session &session) {
   fmt::print(session.log, "resuming from '{}': step {}, epoch {}, pack {}\n",
              start.checkpoint, start.state.step, start.state.epoch,
              start.state.pack);
+  if (start.state.options != options.run.optionsText)
+    fmt::print(session.log,
+               "warning: options changed since the checkpoint: were {}, are "
+               "{}\n",
+               start.state.options, options.run.optionsText);
   return start;
 }
 

@@ -50,6 +50,8 @@ static Status run(std::span<const std::string> arguments) {
 }
 
 int main(int argc, char **argv) {
+  // A log that is a file or a pipe shows each line as it comes.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   Status status = run(arguments);
   std::fflush(stdout);

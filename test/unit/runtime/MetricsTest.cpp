@@ -50,7 +50,7 @@ TEST(TensorBoardTest, WireFormat) {
   TemporaryFolder folder;
   auto writer = EventWriter::create(folder / "tb", 8);
   ASSERT_OK(writer.status());
-  std::vector<Scalar> scalars = {{"loss", 1.5}};
+  std::vector<Scalar> scalars = {{"loss", 1.5}, {"zero", 0.0}};
   ASSERT_OK(writer->write(300, scalars));
   auto entry = std::filesystem::directory_iterator(folder / "tb");
   std::string name = entry->path().filename().string();
@@ -63,10 +63,12 @@ TEST(TensorBoardTest, WireFormat) {
   EXPECT_EQ(records[1].substr(9), std::string("\x10\x08\x3a\x02\x08\x01"))
       << "step 8, session_log {status START}";
   EXPECT_EQ(records[2].substr(9),
-            std::string("\x10\xac\x02\x2a\x0d\x0a\x0b\x0a\x04loss\x15"
-                        "\x00\x00\xc0\x3f",
-                        18))
-      << "step 300, summary {value {tag loss, simple_value 1.5}}";
+            std::string("\x10\xac\x02\x2a\x1a"
+                        "\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f"
+                        "\x0a\x0b\x0a\x04zero\x15\x00\x00\x00\x00",
+                        31))
+      << "step 300, summary {value {tag, simple_value} value {...}}; a zero is "
+         "written, as TensorBoard drops values without a number";
 }
 
 TEST(MetricsLogTest, ResumeForgetsLaterAndUnfinishedLines) {

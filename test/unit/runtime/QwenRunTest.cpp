@@ -80,14 +80,16 @@ TEST_F(QwenRunTest, TrainsAndResumesBitForBit) {
   ASSERT_EQ(resumed.exitCode, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("resuming from 'run/checkpoint-7': step 7"),
             std::string::npos);
+  EXPECT_EQ(resumed.out.find("options changed"), std::string::npos);
   for (const char *file :
        {"model.safetensors", "optimizer.safetensors", "config.json"})
     EXPECT_EQ(readFile(folder / "run/checkpoint-12/" + file),
               readFile(folder / "straight/checkpoint-12/" + file))
         << file;
-  Outcome again = run(options + "--resume");
+  Outcome again = run(options + "--resume --clip 2");
   EXPECT_EQ(again.exitCode, 0);
   EXPECT_NE(again.out.find("nothing to do"), std::string::npos);
+  EXPECT_NE(again.out.find("options changed since"), std::string::npos);
 }
 
 TEST_F(QwenRunTest, RunFileBesideThePlanIsEnough) {
