@@ -123,8 +123,9 @@ StatusOr<PendingDirectory> RunDirectory::beginCheckpoint(int64_t step) const {
                                   fmt::format("{}{}", checkpointPrefix, step));
 }
 
-Status RunDirectory::keepNewest(int64_t keep) const {
+Status RunDirectory::keepNewest(int64_t keep, int64_t step) const {
   std::vector<PublishedCheckpoint> all = listCheckpoints(folder);
+  std::erase_if(all, [&](auto &checkpoint) { return checkpoint.step > step; });
   for (size_t i = std::max<int64_t>(keep, 1); i < all.size(); ++i) {
     // Renamed first: a half-removed folder must not look like a checkpoint.
     std::string gone = fmt::format("{}/.gone-{}", folder, all[i].step);

@@ -51,8 +51,10 @@ public:
   const std::string &path() const { return folder; }
   /// Starts the checkpoint of a step.
   StatusOr<PendingDirectory> beginCheckpoint(int64_t step) const;
-  /// Removes all but the newest `keep` checkpoints (keep >= 1).
-  Status keepNewest(int64_t keep) const;
+  /// Removes all but the newest `keep` (>= 1) of the checkpoints up to `step`.
+  /// Later ones, which a resumed run passed over as damaged, do not count:
+  /// they must not push out a good one.
+  Status keepNewest(int64_t keep, int64_t step) const;
 
 private:
   RunDirectory() = default;

@@ -32,7 +32,7 @@ StatusOr<std::string> qwen::saveCheckpoint(const RunFiles &files,
       publishFile(path + "/trainer_state.json",
                   formatTrainerState(state, options.optionsText)));
   QWEN_RETURN_IF_ERROR(pending.publish());
-  QWEN_RETURN_IF_ERROR(files.directory->keepNewest(options.keep));
+  QWEN_RETURN_IF_ERROR(files.directory->keepNewest(options.keep, state.step));
   return fmt::format("{}/checkpoint-{}", files.directory->path(), state.step);
 }
 

@@ -45,6 +45,16 @@ static StatusOr<Start> findStart(Session &session) {
   }
   QWEN_RETURN_IF_ERROR(verifyCheckpoint(start.checkpoint));
   QWEN_ASSIGN_OR_RETURN(start.state, readTrainerState(start.checkpoint));
+  // A run that goes back would leave later checkpoints of another course, and
+  // the next --resume would take those.
+  if (auto all = listCheckpoints(options.out);
+      !options.resumeFrom.empty() && !all.empty() &&
+      all.front().step > start.state.step)
+    return makeError(StatusCode::FailedPrecondition,
+                     "'{}' is of step {}, but '{}' has a checkpoint of step "
+                     "{}: go back in another --out, or remove it",
+                     start.checkpoint, start.state.step, options.out,
+                     all.front().step);
   fmt::print(session.log, "resuming from '{}': step {}, epoch {}, pack {}\n",
              start.checkpoint, start.state.step, start.state.epoch,
              start.state.pack);

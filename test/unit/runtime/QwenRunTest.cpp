@@ -245,4 +245,24 @@ TEST_F(QwenRunTest, KeepsRunsApart) {
   EXPECT_EQ(other.exitCode, 1);
   EXPECT_NE(other.err.find("seed was 0 and is 5"), std::string::npos);
   EXPECT_EQ(listCheckpoints(folder / "run").size(), 1u);
+  ASSERT_EQ(run(std::string(basics) + "--steps 3 --resume").exitCode, 0);
+  Outcome back =
+      run(std::string(basics) + "--steps 3 --resume run/checkpoint-1");
+  EXPECT_EQ(back.exitCode, 1);
+  EXPECT_NE(back.err.find("has a checkpoint of step 3"), std::string::npos)
+      << back.err;
+}
+
+TEST_F(QwenRunTest, ADamagedCheckpointIsPassedOverAndPushesNoneOut) {
+  std::string options = std::string(basics) + "--steps 6 --save-every 2 ";
+  ASSERT_EQ(run(options + "--keep 9").exitCode, 0);
+  fs::resize_file(folder / "run/checkpoint-6/model.safetensors", 100);
+  fs::remove_all(folder / "run/checkpoint-4");
+  Outcome resumed = run(options + "--keep 1 --resume");
+  ASSERT_EQ(resumed.exitCode, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("warning: passing over 'run/checkpoint-6'"),
+            std::string::npos);
+  EXPECT_NE(resumed.out.find("resuming from 'run/checkpoint-2'"),
+            std::string::npos);
+  ASSERT_OK(verifyCheckpoint(folder / "run/checkpoint-6"));
 }

@@ -42,9 +42,12 @@ TEST(RunDirectoryTest, KeepsTheNewest) {
     ASSERT_OK(publishCheckpoint(*run, step));
   }
   EXPECT_EQ(steps(run->path()), (std::vector<int64_t>{100, 20, 10, 9}));
-  ASSERT_OK(run->keepNewest(2));
+  ASSERT_OK(run->keepNewest(1, 10));
+  EXPECT_EQ(steps(run->path()), (std::vector<int64_t>{100, 20, 10}))
+      << "later ones neither count nor go";
+  ASSERT_OK(run->keepNewest(2, 100));
   EXPECT_EQ(steps(run->path()), (std::vector<int64_t>{100, 20}));
-  ASSERT_OK(run->keepNewest(0));
+  ASSERT_OK(run->keepNewest(0, 100));
   EXPECT_EQ(steps(run->path()), (std::vector<int64_t>{100}))
       << "the last one is never removed";
 }

@@ -5,8 +5,10 @@
 #include "TokenFile.h"
 #include "runtime/trainer/Initialize.h"
 
+#include <csignal>
 #include <random>
 #include <sstream>
+#include <sys/resource.h>
 
 using namespace qwen;
 
@@ -166,6 +168,34 @@ TEST_F(TrainingRunTest, NeverPublishesNonFiniteWeights) {
   EXPECT_ERROR(saveCheckpoint(files, engine, {}, runOptions).status(),
                "'model.table' is NaN or infinite at element 3");
   EXPECT_TRUE(listCheckpoints(folder / "out").empty());
+}
+
+TEST_F(TrainingRunTest, AFullDiskHarmsNoEarlierCheckpoint) {
+  BigramEngine engine(limits, vocab);
+  std::string out = folder / "out";
+  ASSERT_OK(runIn(out, engine, 2).status());
+  auto directory = RunDirectory::open(out);
+  ASSERT_OK(directory.status());
+  RunFiles files{&*directory, nullptr, nullptr};
+  TrainerState state;
+  state.step = 3;
+  // A limit on file sizes stands for the full disk: the weights, 1 KiB, do not
+  // fit any more. Without the signal, write fails as it does there.
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = {512, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  Status status = saveCheckpoint(files, engine, state, runOptions).status();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_ERROR(status, "cannot write");
+  auto left = listCheckpoints(out);
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].step, 2);
+  ASSERT_OK(verifyCheckpoint(left[0].path));
+  for (auto &entry : std::filesystem::directory_iterator(out))
+    EXPECT_NE(entry.path().filename().string().find(".tmp-"), 0u);
 }
 
 TEST_F(TrainingRunTest, ResumeNeedsTheSameSamples) {
