@@ -3,6 +3,7 @@
 #include "Session.h"
 
 #include "PlanReport.h"
+#include "runtime/support/Json.h"
 #include "runtime/trainer/Initialize.h"
 
 #include <cmath>
@@ -33,8 +34,12 @@ StatusOr<TokenDataset> qwen::openDataset(const Session &session,
   QWEN_ASSIGN_OR_RETURN(
       EpochPacking packing,
       EpochPacking::createInOrder(data, {info.tokens, info.maxDocuments}));
-  fmt::print(session.log, "data '{}': {} documents, {} tokens, {} supervised\n",
-             path, data.documents(), data.tokens(), data.supervisedTokens());
+  fmt::print(
+      session.log,
+      "data '{}': {} documents, {} tokens, {} supervised, tokenizer {}\n", path,
+      data.documents(), data.tokens(), data.supervisedTokens(),
+      data.tokenizerHash().empty() ? "not named"
+                                   : printable(data.tokenizerHash(), 12));
   if (data.supervisedTokens() == 0)
     fmt::print(session.log, "warning: '{}' has no supervised token\n", path);
   return data;

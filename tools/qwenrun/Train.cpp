@@ -150,6 +150,10 @@ Status qwen::train(Session &session, const Plan &plan,
   std::optional<TokenDataset> evalData;
   if (!options.eval.empty()) {
     QWEN_ASSIGN_OR_RETURN(evalData, openDataset(session, options.eval, plan));
+    if (evalData->tokenizerHash() != data.tokenizerHash())
+      return makeError(StatusCode::FailedPrecondition,
+                       "'{}' and '{}' were made with different tokenizers",
+                       options.data, options.eval);
     if (evalData->supervisedTokens() == 0)
       return invalidArgument("'{}' has no supervised token to evaluate on",
                              options.eval);

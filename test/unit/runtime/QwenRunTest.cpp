@@ -188,6 +188,11 @@ TEST_F(QwenRunTest, RefusesBadData) {
   expect([](TokenFile &f) { f.add(std::vector<int32_t>(17, 1)); },
          "document 10 has 17 tokens, a pack of this plan holds 16");
   train.write(folder / "train.safetensors");
+  TokenFile other = train;
+  other.metadata["tokenizer_sha256"] = "another";
+  other.write(folder / "eval.safetensors");
+  expectRefusal(std::string(basics) + "--eval eval.safetensors",
+                "were made with different tokenizers");
   fs::resize_file(folder / "train.safetensors",
                   fs::file_size(folder / "train.safetensors") - 1);
   expectRefusal(basics, "file is cut");
