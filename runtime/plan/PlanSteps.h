@@ -13,9 +13,21 @@
 #include "qwen/Support/Status.h"
 
 #include <concepts>
+#include <cstring>
 #include <string_view>
+#include <vector>
 
 namespace qwen {
+
+/// A copy of a vector of numbers. The FlatBuffers verifier does not look at the
+/// alignment of 8-byte elements, so they are copied as bytes.
+template <typename T>
+std::vector<T> toVector(const flatbuffers::Vector<T> &vector) {
+  std::vector<T> result(vector.size());
+  if (!result.empty())
+    std::memcpy(result.data(), vector.Data(), result.size() * sizeof(T));
+  return result;
+}
 
 #include "qwen/Plan/PlanToArgs.h.inc"
 

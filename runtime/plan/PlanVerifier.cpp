@@ -29,6 +29,14 @@ template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
   return vector ? vector->size() : 0;
 }
 
+/// The FlatBuffers verifier does not look at the alignment of structs.
+template <typename T>
+Status checkAligned(std::string_view table, const flatbuffers::Vector<T> *v) {
+  if (v && reinterpret_cast<uintptr_t>(v->Data()) % 8 != 0)
+    return dataLoss("the table of {} is not aligned", table);
+  return okStatus();
+}
+
 Status verifyArenas(const plan::Plan &plan) {
   uint64_t total = 0;
   for (size_t i = 0; i < count(plan.arenas()); ++i) {
@@ -272,6 +280,10 @@ Status qwen::verifyPlanHeader(const plan::Plan &plan) {
 }
 
 Status qwen::verifyPlanMemory(const plan::Plan &plan) {
+  QWEN_RETURN_IF_ERROR(checkAligned("arenas", plan.arenas()));
+  QWEN_RETURN_IF_ERROR(checkAligned("buffers", plan.buffers()));
+  QWEN_RETURN_IF_ERROR(checkAligned("types", plan.types()));
+  QWEN_RETURN_IF_ERROR(checkAligned("views", plan.views()));
   QWEN_RETURN_IF_ERROR(verifyArenas(plan));
   QWEN_RETURN_IF_ERROR(verifyBuffers(plan));
   for (size_t i = 0; i < count(plan.types()); ++i)

@@ -320,8 +320,7 @@ bool genPlanToArgs(const RecordKeeper &records, raw_ostream &os) {
            << " = table." << fb << "()->str();\n";
       } else if (field.attr.isVector) {
         os << "  if (table." << fb << "())\n    args." << field.name
-           << ".assign(table." << fb << "()->begin(), table." << fb
-           << "()->end());\n";
+           << " = toVector(*table." << fb << "());\n";
       } else {
         os << "  args." << field.name << " = table." << fb << "();\n";
       }
