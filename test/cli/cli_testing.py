@@ -1,0 +1,134 @@
+"""What the command line tests share: running tools, tiny models, token files."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+from safetensors.numpy import save_file
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = SOURCE / "test" / "golden"
+TIED = "tiny-tied-1to1"
+UNTIED = "tiny-untied-1to3"
+TOKENS = 64  # of a micro-batch
+
+_TOOLS = {
+    "qwen-import": "QWEN_IMPORT",
+    "qwenc": "QWENC",
+    "qwenrun": "QWENRUN",
+    "qwen-plan": "QWEN_PLAN",
+}
+
+
+def command(tool, *arguments):
+    return [os.environ[_TOOLS[tool]], *map(str, arguments)]
+
+
+def environment():
+    # One thread: these models are too small for more.
+    return dict(os.environ, OMP_NUM_THREADS="1")
+
+
+def run(tool, *arguments, cwd=None):
+    """Runs a tool to its end. A hanging tool fails the test."""
+    return subprocess.run(
+        command(tool, *arguments),
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=240,
+    )
+
+
+def build_model(path, config=TIED, dtype="f32", tokens=TOKENS, documents=8):
+    """Imports one of models/configs to the file `path`."""
+    done = run(
+        "qwen-import", SOURCE / "models" / "configs" / f"{config}.json",
+        "--tokens", tokens, "--max-documents", documents, "--dtype", dtype,
+        "-o", path)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+
+
+def build_plan(path, *flags, **options):
+    """Imports and compiles one of models/configs to the file `path`."""
+    model = pathlib.Path(path).with_suffix(".mlir")
+    build_model(model, **options)
+    done = run("qwenc", model, "-o", path, *flags)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+
+
+def token_tensors(lengths, vocabulary=256, seed=1):
+    """Random documents of these lengths; all but first tokens supervised."""
+    generator = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    tokens = generator.integers(0, vocabulary, offsets[-1]).astype(np.int32)
+    mask = np.ones(offsets[-1], np.uint8)
+    mask[offsets[:-1]] = 0
+    return {"tokens": tokens, "document_offsets": offsets, "loss_mask": mask}
+
+
+def write_tokens(path, tensors, **metadata):
+    save_file(tensors, path, metadata={"format": "qwen-tokens-1", **metadata})
+
+
+def read_raw_safetensors(path):
+    """Header (a dictionary) and data of a safetensors file."""
+    content = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8:8 + length]), content[8 + length:]
+
+
+def write_raw_safetensors(path, header, data):
+    """Writes header and data as they are, however wrong."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def snapshot(folder):
+    """Content hash of every file below a folder; folders have None."""
+    result = {}
+    for path in sorted(pathlib.Path(folder).rglob("*")):
+        name = str(path.relative_to(folder))
+        result[name] = (hashlib.sha256(path.read_bytes()).hexdigest()
+                        if path.is_file() else None)
+    return result
+
+
+class CliTest(unittest.TestCase):
+    """A test with a folder of its own."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def run_good(self, tool, *arguments, cwd=None):
+        done = run(tool, *arguments, cwd=cwd or self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr or done.stdout)
+        return done
+
+    def run_bad(self, tool, *arguments, says=(), cwd=None, faults=1):
+        """Expects exit 1, one line a fault, the first of which holds `says`,
+        and nothing written."""
+        before = snapshot(self.folder)
+        done = run(tool, *arguments, cwd=cwd or self.folder)
+        lines = done.stderr.splitlines()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(len(lines), faults, done.stderr)
+        self.assertTrue(lines[0].isprintable(), repr(lines[0]))
+        self.assertLess(len(lines[0]), 2000)
+        for part in [says] if isinstance(says, str) else says:
+            self.assertIn(part, lines[0])
+        self.assertEqual(snapshot(self.folder), before)
+        return lines[0]
