@@ -132,7 +132,8 @@ compareWithIndex(const std::map<std::string, std::string> &weightMap,
 
 Status Checkpoint::openShards(const std::string &indexPath) {
   QWEN_ASSIGN_OR_RETURN(index, readTextFile(indexPath, size_t(256) << 20));
-  QWEN_ASSIGN_OR_RETURN(Json json, parseJsonObject(index, "index"));
+  QWEN_ASSIGN_OR_RETURN(Json json,
+                        parseJsonObject(index, fmt::format("'{}'", indexPath)));
   QWEN_ASSIGN_OR_RETURN(auto weightMap, readWeightMap(json, indexPath));
   std::set<std::string> files, unreadable;
   for (auto &[name, file] : weightMap)
