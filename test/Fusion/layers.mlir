@@ -28,7 +28,7 @@
 // CHECK-NEXT: qwen.group{{.*}} domain = [128, 768] attributes {label = "silu_mul_backward"} -> (tensor<128x768xbf16>, tensor<128x768xbf16>)
 // CHECK-NEXT: qwen.matmul
 // CHECK-NEXT: qwen.matmul
-// CHECK-NEXT: qwen.group{{.*}} domain = [128, 256] attributes {label = "add_rms_norm_backward"} -> (tensor<256xf32>, tensor<128x256xbf16>)
+// CHECK-NEXT: qwen.group{{.*}} domain = [128, 256] attributes {label = "rms_norm_backward"} -> (tensor<256xf32>, tensor<128x256xbf16>)
 // CHECK-NEXT: qwen.matmul
 // CHECK-NEXT: qwen.matmul
 // CHECK-NEXT: qwen.group{{.*}} domain = [128, 8, 32] attributes {label = "{{.*}}_backward"} -> (tensor<128x8x32xbf16>, tensor<32xf32>, tensor<128x8x32xbf16>)
