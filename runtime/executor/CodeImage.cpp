@@ -34,28 +34,24 @@ Status writeAll(int descriptor, std::span<const std::byte> bytes) {
 } // namespace
 
 StatusOr<CodeImage> CodeImage::load(std::span<const std::byte> object) {
-  int descriptor = memfd_create("qwen-plan-code", MFD_CLOEXEC);
-  if (descriptor < 0)
+  CodeImage image;
+  image.descriptor = memfd_create("qwen-plan-code", MFD_CLOEXEC);
+  if (image.descriptor < 0)
     return makeError(StatusCode::IoError,
                      "cannot create a memory file for generated code: {}",
                      systemError(errno));
-  CodeImage image;
-  Status status = writeAll(descriptor, object);
-  if (status.ok()) {
-    std::string path = fmt::format("/proc/self/fd/{}", descriptor);
-    image.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!image.handle)
-      status = dataLoss("cannot load the plan's code: {}", dlerror());
-  }
-  close(descriptor);
-  if (!status.ok())
-    return status;
+  QWEN_RETURN_IF_ERROR(writeAll(image.descriptor, object));
+  std::string path = fmt::format("/proc/self/fd/{}", image.descriptor);
+  image.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!image.handle)
+    return dataLoss("cannot load the plan's code: {}", dlerror());
   return image;
 }
 
 CodeImage::CodeImage(CodeImage &&other) noexcept { *this = std::move(other); }
 
 CodeImage &CodeImage::operator=(CodeImage &&other) noexcept {
+  std::swap(descriptor, other.descriptor);
   std::swap(handle, other.handle);
   return *this;
 }
@@ -63,6 +59,8 @@ CodeImage &CodeImage::operator=(CodeImage &&other) noexcept {
 CodeImage::~CodeImage() {
   if (handle)
     dlclose(handle);
+  if (descriptor >= 0)
+    close(descriptor);
 }
 
 StatusOr<void *> CodeImage::find(const std::string &symbol) const {

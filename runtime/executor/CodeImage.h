@@ -29,6 +29,9 @@ public:
   StatusOr<void *> find(const std::string &symbol) const;
 
 private:
+  /// Stays open: the loader knows objects by their paths, and that of a memory
+  /// file is its descriptor's number.
+  int descriptor = -1;
   void *handle = nullptr;
 };
 
