@@ -11,13 +11,12 @@ packages=(
   # Build.
   g++ cmake ninja-build ccache git
   # Compiler.
-  llvm-22-dev libmlir-22-dev mlir-22-tools liblld-22-dev lld-22 zlib1g-dev
-  libzstd-dev
+  llvm-22-dev libmlir-22-dev mlir-22-tools lld-22 zlib1g-dev libzstd-dev
   # Runtime.
   libflatbuffers-dev flatbuffers-compiler libfmt-dev nlohmann-json3-dev
   libprotobuf-dev protobuf-compiler libcli11-dev
   # Tests: FileCheck and lit, GoogleTest, the format check.
-  llvm-22-tools libgtest-dev libgmock-dev clang-format-22
+  llvm-22-tools libgtest-dev clang-format-22
   # Data tools.
   python3-venv
   # The demo's text.
