@@ -128,8 +128,10 @@ struct VerifyImportPass : impl::VerifyImportPassBase<VerifyImportPass> {
   LogicalResult check() {
     ModuleOp module = getOperation();
     auto tokens = sizeAttr("qwen.tokens");
+    if (failed(tokens))
+      return failure();
     auto documents = sizeAttr("qwen.max_documents");
-    if (failed(tokens) || failed(documents) || failed(checkDialects(module)))
+    if (failed(documents) || failed(checkDialects(module)))
       return failure();
     if (module.getOps<ParameterOp>().empty())
       return module.emitError("the model has no qwen.parameter");

@@ -118,6 +118,17 @@ class CliTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr or done.stdout)
         return done
 
+    def run_into_full_disk(self, tool, *arguments):
+        """Standard output fails as a full disk does."""
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command(tool, *arguments), cwd=self.folder,
+                                  env=environment(), stdout=full,
+                                  stderr=subprocess.PIPE, text=True,
+                                  timeout=240)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("No space left on device", done.stderr)
+
     def run_bad(self, tool, *arguments, says=(), cwd=None, faults=1):
         """Expects exit 1, one line a fault, the first of which holds `says`,
         and nothing written."""

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/Import.h"
+#include "tools/WriteOutput.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/CommandLine.h"
@@ -88,22 +89,25 @@ Status run() {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   QWEN_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
                         importModel(context, config, options));
-  // The file appears whole or not at all.
-  Error error = writeToOutput(outputPath, [&](raw_ostream &os) {
+  return writeOutput(outputPath, [&](raw_ostream &os) {
     module->print(os, mlir::OpPrintingFlags().printNameLocAsPrefix());
-    return Error::success();
   });
-  if (error)
-    return makeError(StatusCode::IoError, "{}", toString(std::move(error)));
-  return okStatus();
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(
-      argc, argv, "Builds the training graph of a Qwen hybrid model\n");
+  // The first line names the fault; more of them only guess what was meant.
+  std::string problems;
+  raw_string_ostream stream(problems);
+  if (!cl::ParseCommandLineOptions(
+          argc, argv, "Builds the training graph of a Qwen hybrid model\n",
+          &stream)) {
+    if (!problems.empty()) // else it is printed already
+      errs() << StringRef(problems).split('\n').first << "\n";
+    return 1;
+  }
   Status status = run();
   if (status.ok())
     return 0;

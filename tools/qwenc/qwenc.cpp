@@ -6,23 +6,25 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Emit/EmitPlan.h"
+#include "lib/Import/ModelFile.h"
 #include "lib/Pipelines/Pipelines.h"
+#include "tools/WriteOutput.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Support/FileUtilities.h"
 #include "mlir/Support/Timing.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -76,22 +78,29 @@ LogicalResult usageError(const Twine &text) {
   return failure();
 }
 
-/// Prints one line a diagnostic: place, severity, text.
+LogicalResult written(const Status &status) {
+  return status.ok() ? success() : usageError(status.message());
+}
+
+/// Prints one line a diagnostic: place, severity, text, and an error's notes.
 LogicalResult printDiagnostic(Diagnostic &diagnostic) {
-  auto print = [](Location loc, StringRef severity, const std::string &text) {
-    if (auto place = loc->findInstanceOf<FileLineColLoc>())
-      llvm::errs() << place.getFilename().getValue() << ":" << place.getLine()
-                   << ":" << place.getColumn() << ": ";
-    llvm::errs() << severity << ": " << text << "\n";
+  auto place = [](Location loc) -> std::string {
+    auto file = loc->findInstanceOf<FileLineColLoc>();
+    return file ? llvm::formatv("{0}:{1}:{2}: ", file.getFilename().getValue(),
+                                file.getLine(), file.getColumn())
+                : std::string();
   };
   StringRef severity = "error";
   if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
     severity = "warning";
   else if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
     severity = "remark";
-  print(diagnostic.getLocation(), severity, diagnostic.str());
+  llvm::errs() << place(diagnostic.getLocation()) << severity << ": "
+               << StringRef(diagnostic.str()).rtrim();
   for (Diagnostic &note : diagnostic.getNotes())
-    print(note.getLocation(), "note", note.str());
+    llvm::errs() << (severity == "error" ? "; " : "\n")
+                 << place(note.getLocation()) << note.str();
+  llvm::errs() << "\n";
   return success();
 }
 
@@ -150,37 +159,32 @@ std::string flagText(const CompileOptions &options) {
 }
 
 LogicalResult writeIR(ModuleOp module, StringRef path) {
-  std::string error;
-  auto file = openOutputFile(path, &error);
-  if (!file)
-    return usageError(error);
   // Machine code is not for reading.
   OpPrintingFlags printing;
   printing.elideLargeElementsAttrs(64).elideLargeResourceString(64);
-  module.print(file->os(), printing);
-  file->keep();
-  return success();
+  return written(writeOutput(
+      path.str(), [&](llvm::raw_ostream &os) { module.print(os, printing); }));
 }
 
 LogicalResult dumpStage(ModuleOp module, Stage stage, StringRef directory) {
   if (std::error_code error = llvm::sys::fs::create_directories(directory))
     return usageError("cannot create " + directory + ": " + error.message());
   SmallString<128> path(directory);
-  std::string name = "0" + std::to_string(static_cast<int>(stage)) + "-" +
-                     stageName(stage).str() + ".mlir";
+  std::string name =
+      llvm::formatv("0{0}-{1}.mlir", static_cast<int>(stage), stageName(stage));
   llvm::sys::path::append(path, name);
   return writeIR(module, path);
 }
 
-OwningOpRef<ModuleOp> readModel(StringRef path, MLIRContext &context) {
-  std::string error;
-  auto file = openInputFile(path, &error);
-  if (!file) {
-    (void)usageError(error);
+OwningOpRef<ModuleOp> readModel(const std::string &path, MLIRContext &context) {
+  StatusOr<std::string> text = readModelText(path);
+  if (!text.ok()) {
+    (void)usageError(text.status().message());
     return nullptr;
   }
   llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(*text, path),
+                             llvm::SMLoc());
   return parseSourceFile<ModuleOp>(sources, &context);
 }
 
@@ -204,14 +208,8 @@ LogicalResult writePlan(ModuleOp module, StringRef path,
   FailureOr<std::string> plan = emitPlan(module, emit);
   if (failed(plan))
     return failure();
-  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
-    os << *plan;
-    return llvm::Error::success();
-  });
-  if (error)
-    return usageError("cannot write " + path + ": " +
-                      llvm::toString(std::move(error)));
-  return success();
+  return written(
+      writeOutput(path.str(), [&](llvm::raw_ostream &os) { os << *plan; }));
 }
 
 LogicalResult compile(const Flags &flags) {
@@ -260,8 +258,16 @@ int main(int argc, char **argv) {
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
   registerDefaultTimingManagerCLOptions();
-  cl::ParseCommandLineOptions(
-      argc, argv, "compiles the training graph of a Qwen model to a plan\n");
+  // The first line names the fault; more of them only guess what was meant.
+  std::string problems;
+  llvm::raw_string_ostream stream(problems);
+  if (!cl::ParseCommandLineOptions(
+          argc, argv, "compiles the training graph of a Qwen model to a plan\n",
+          &stream)) {
+    if (!problems.empty()) // else it is printed already
+      llvm::errs() << StringRef(problems).split('\n').first << "\n";
+    return 1;
+  }
   if (flags.listStages) {
     for (Stage stage : allStages())
       llvm::outs() << llvm::left_justify(stageName(stage), 10)
