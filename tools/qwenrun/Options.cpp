@@ -214,6 +214,16 @@ static Status checkRanges(const Options &options) {
       {options.threads >= 0, "--threads must not be negative"},
       {options.logEvery >= 1, "--log-every must be at least 1"},
   };
+  // Products of two counts fit 64 bits; a larger number is a slip.
+  constexpr int64_t largest = 1'000'000'000;
+  for (int64_t count :
+       {trainer.steps, trainer.epochs, trainer.accumulation,
+        options.run.evalEvery, options.run.saveEvery, options.run.keep,
+        options.run.maxNonFinite, options.benchmark, options.logEvery})
+    if (count > largest)
+      return invalidArgument("a number of steps, epochs, micro-batches or "
+                             "checkpoints is {}, expected at most {}",
+                             count, largest);
   for (const Rule &rule : rules)
     if (!rule.good)
       return invalidArgument("{}", rule.text);
