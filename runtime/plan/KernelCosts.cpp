@@ -6,10 +6,13 @@
 
 #include "qwen/Plan/KernelCosts.h"
 
+#include "qwen/Support/Saturating.h"
+
 using namespace qwen;
 
 int64_t qwen::kernelFlops(const GemmArgs &args) {
-  return 2 * args.c.elements() * args.a.dim(args.transposeA ? 0 : 1);
+  return saturatingMultiply(2 * args.c.elements(),
+                            args.a.dim(args.transposeA ? 0 : 1));
 }
 
 int64_t qwen::kernelFlops(const EmbeddingArgs &) { return 0; }
@@ -20,22 +23,22 @@ int64_t qwen::kernelFlops(const EmbeddingGradArgs &args) {
 
 // Taps, then SiLU (a sigmoid and a product).
 int64_t qwen::kernelFlops(const CausalConv1dArgs &args) {
-  return args.x.elements() * (2 * args.weight.dim(2) + 5);
+  return saturatingMultiply(args.x.elements(), (2 * args.weight.dim(2) + 5));
 }
 
 // The pre-activation again, the derivative of SiLU, then both gradients.
 int64_t qwen::kernelFlops(const CausalConv1dGradArgs &args) {
-  return args.x.elements() * (6 * args.weight.dim(2) + 9);
+  return saturatingMultiply(args.x.elements(), (6 * args.weight.dim(2) + 9));
 }
 
 // The recurrence: S^T k, the rank-one update and S^T q, a multiply-add for each
 // element of the state.
 int64_t qwen::kernelFlops(const GatedDeltaArgs &args) {
-  return 6 * args.v.elements() * args.q.dim(2);
+  return saturatingMultiply(6 * args.v.elements(), args.q.dim(2));
 }
 
 int64_t qwen::kernelFlops(const GatedDeltaGradArgs &args) {
-  return 12 * args.v.elements() * args.q.dim(2);
+  return saturatingMultiply(12 * args.v.elements(), args.q.dim(2));
 }
 
 // The number of query-key pairs depends on the documents.
@@ -43,12 +46,12 @@ int64_t qwen::kernelFlops(const AttentionArgs &) { return 0; }
 int64_t qwen::kernelFlops(const AttentionGradArgs &) { return 0; }
 
 int64_t qwen::kernelFlops(const LinearCrossEntropyArgs &args) {
-  return 2 * args.x.elements() * args.weight.dim(0);
+  return saturatingMultiply(2 * args.x.elements(), args.weight.dim(0));
 }
 
 // Logits, dx and dweight.
 int64_t qwen::kernelFlops(const LinearCrossEntropyGradArgs &args) {
-  return 6 * args.x.elements() * args.weight.dim(0);
+  return saturatingMultiply(6 * args.x.elements(), args.weight.dim(0));
 }
 
 // The angle, then cos or sin.
@@ -60,14 +63,14 @@ int64_t qwen::kernelFlops(const FillArgs &) { return 0; }
 int64_t qwen::kernelFlops(const CopyArgs &) { return 0; }
 
 int64_t qwen::kernelFlops(const GroupArgs &args) {
-  return args.rows * args.flopsPerRow;
+  return saturatingMultiply(args.rows, args.flopsPerRow);
 }
 
 int64_t qwen::kernelFlops(const GradNormArgs &args) {
   int64_t elements = 0;
   for (const ConstBuffer &grad : args.grads)
-    elements += grad.elements();
-  return 2 * elements;
+    elements = saturatingAdd(elements, grad.elements());
+  return saturatingMultiply(2, elements);
 }
 
 // The operations of the update's four lines (see kernel.adamw), square root
@@ -75,6 +78,6 @@ int64_t qwen::kernelFlops(const GradNormArgs &args) {
 int64_t qwen::kernelFlops(const AdamWArgs &args) {
   int64_t elements = 0;
   for (const Buffer &param : args.params)
-    elements += param.elements();
-  return (args.decay ? 15 : 14) * elements;
+    elements = saturatingAdd(elements, param.elements());
+  return saturatingMultiply(args.decay ? 15 : 14, elements);
 }

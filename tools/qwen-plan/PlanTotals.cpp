@@ -6,6 +6,7 @@
 
 #include "PlanTotals.h"
 #include "qwen/Plan/KernelCosts.h"
+#include "qwen/Support/Saturating.h"
 #include "runtime/plan/PlanSteps.h"
 
 using namespace qwen;
@@ -20,12 +21,13 @@ void addOperands(LaunchFacts &facts, Args &args,
     outputs += writes;
   });
   size_t next = 0;
-  args.forEachOperand(
-      [&](const char *name, const BufferType &type, bool reads, bool writes) {
-        reads |= writes && accumulatesInto(args, output++, outputs);
-        facts.operands.push_back({name, views[next++], type, reads, writes});
-        facts.bytes += type.bytes() * (int(reads) + int(writes));
-      });
+  args.forEachOperand([&](const char *name, const BufferType &type, bool reads,
+                          bool writes) {
+    reads |= writes && accumulatesInto(args, output++, outputs);
+    facts.operands.push_back({name, views[next++], type, reads, writes});
+    facts.bytes =
+        saturatingAdd(facts.bytes, type.bytes() * (int(reads) + int(writes)));
+  });
 }
 
 } // namespace

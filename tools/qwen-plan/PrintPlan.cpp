@@ -7,6 +7,7 @@
 #include "PrintPlan.h"
 #include "PlanTotals.h"
 #include "qwen/Plan/plan_generated.h"
+#include "qwen/Support/Saturating.h"
 #include "runtime/support/Json.h"
 
 #include <iterator>
@@ -42,7 +43,7 @@ std::string readableFlops(double flops) {
 int64_t parameterElements(const Plan &plan) {
   int64_t elements = 0;
   for (const PlanParameter &parameter : plan.parameters())
-    elements += parameter.type.elements();
+    elements = saturatingAdd(elements, parameter.type.elements());
   return elements;
 }
 
@@ -70,25 +71,25 @@ std::map<std::string, KernelTotals> totalsByKernel(const Plan &plan, int p) {
   for (const LaunchFacts &launch : launchFacts(plan, p)) {
     KernelTotals &entry = totals[launch.kernel];
     ++entry.launches;
-    entry.flops += launch.flops;
-    entry.bytes += launch.bytes;
+    entry.flops = saturatingAdd(entry.flops, launch.flops);
+    entry.bytes = saturatingAdd(entry.bytes, launch.bytes);
   }
   return totals;
 }
 
 void printModel(const PlanInfo &info, Text out) {
-  fmt::format_to(out, "target         {}\n", printable(info.target));
-  fmt::format_to(out, "compiler       qwenc {}\n",
+  fmt::format_to(out, "target                {}\n", printable(info.target));
+  fmt::format_to(out, "compiler              qwenc {}\n",
                  printable(info.compilerVersion));
-  fmt::format_to(out, "flags          {}\n",
+  fmt::format_to(out, "flags                 {}\n",
                  printable(info.compilerFlags, 400));
-  fmt::format_to(out, "format         {}, kernel tables {:016x}\n",
+  fmt::format_to(out, "format                {}, kernel tables {:016x}\n",
                  info.schemaVersion, info.kernelAbi);
-  fmt::format_to(out, "content hash   {:016x}\n", info.contentHash);
-  fmt::format_to(out, "micro-batch    {} tokens, at most {} documents\n",
+  fmt::format_to(out, "content hash          {:016x}\n", info.contentHash);
+  fmt::format_to(out, "micro-batch           {} tokens, at most {} documents\n",
                  info.tokens, info.maxDocuments);
   for (const PlanFact &fact : info.model)
-    fmt::format_to(out, "{:<14} {}\n", printable(fact.name),
+    fmt::format_to(out, "{:<21} {}\n", printable(fact.name),
                    printable(fact.text));
 }
 
@@ -138,10 +139,10 @@ void printOperands(const LaunchFacts &launch, Text out) {
 std::string qwen::summaryText(const Plan &plan) {
   std::string text;
   Text out(text);
-  fmt::format_to(out, "plan           {} ({} bytes)\n",
+  fmt::format_to(out, "plan                  {} ({} bytes)\n",
                  readable(plan.fileBytes()), plan.fileBytes());
   printModel(plan.info(), out);
-  fmt::format_to(out, "parameters     {} tensors, {} elements\n",
+  fmt::format_to(out, "parameters            {} tensors, {} elements\n",
                  plan.parameters().size(), parameterElements(plan));
   fmt::format_to(out, "\nmemory\n");
   for (const NamedBytes &row : forecastRows(plan.info().forecast))
