@@ -8,6 +8,8 @@
 #include "lib/Emit/EmitPlan.h"
 #include "lib/Import/ModelFile.h"
 #include "lib/Pipelines/Pipelines.h"
+#include "runtime/plan/PlanText.h"
+#include "runtime/support/Format.h"
 #include "tools/WriteOutput.h"
 
 #include "mlir/IR/AsmState.h"
@@ -97,9 +99,11 @@ LogicalResult printDiagnostic(Diagnostic &diagnostic) {
     severity = "remark";
   llvm::errs() << place(diagnostic.getLocation()) << severity << ": "
                << StringRef(diagnostic.str()).rtrim();
+  // An error is one line, whatever belongs to it; a remark is a list.
+  bool isError = severity == "error";
   for (Diagnostic &note : diagnostic.getNotes())
-    llvm::errs() << (severity == "error" ? "; " : "\n")
-                 << place(note.getLocation()) << note.str();
+    llvm::errs() << (isError ? "; " : "\n") << place(note.getLocation())
+                 << (isError ? "" : "note: ") << note.str();
   llvm::errs() << "\n";
   return success();
 }
@@ -199,6 +203,15 @@ LogicalResult runStage(ModuleOp module, Stage stage,
   return pm.run(module);
 }
 
+/// What the plan will need, exactly.
+void printForecast(StringRef plan, StringRef path) {
+  StatusOr<Plan> parsed = Plan::parse(
+      std::as_bytes(std::span(plan.data(), plan.size())), path.str());
+  if (parsed.ok()) // emitPlan has read it back; this only fetches the numbers
+    llvm::outs() << path << ": " << formatBytes(double(plan.size())) << "; "
+                 << describeForecast(parsed->info().forecast) << "\n";
+}
+
 /// Writes the plan beside its place and renames it: no half plan is ever there.
 LogicalResult writePlan(ModuleOp module, StringRef path,
                         const CompileOptions &options) {
@@ -208,8 +221,11 @@ LogicalResult writePlan(ModuleOp module, StringRef path,
   FailureOr<std::string> plan = emitPlan(module, emit);
   if (failed(plan))
     return failure();
-  return written(
-      writeOutput(path.str(), [&](llvm::raw_ostream &os) { os << *plan; }));
+  if (failed(written(writeOutput(path.str(),
+                                 [&](llvm::raw_ostream &os) { os << *plan; }))))
+    return failure();
+  printForecast(*plan, path);
+  return success();
 }
 
 LogicalResult compile(const Flags &flags) {
