@@ -4,6 +4,8 @@
 // RUN: qwen-plan %t.fb --program micro_step | FileCheck %s --check-prefix=PROGRAM
 // RUN: not qwen-plan %t.fb --program absent 2>&1 | FileCheck %s --check-prefix=ABSENT
 // RUN: not qwen-plan %t.absent.fb 2>&1 | FileCheck %s --check-prefix=NOFILE
+// RUN: head -c 300 %t.fb > %t.cut.fb
+// RUN: not qwen-plan %t.cut.fb 2>&1 | FileCheck %s --check-prefix=CUT
 // The plan dialect as text is the whole truth: written again, it gives the
 // same bytes.
 // RUN: qwen-opt %t.mlir "-qwen-emit-plan=output=%t.again.fb compiler-version=1.2.3 compiler-flags=--recompute=none" -o %t.again.mlir
@@ -44,6 +46,7 @@
 // PROGRAM-NOT:  adamw
 
 // ABSENT: qwen-plan: the plan has no program 'absent'
+// CUT: qwen-plan: plan '{{.*}}cut.fb': the plan is cut: its end mark is missing
 // NOFILE: qwen-plan: {{.*}}absent.fb
 module attributes {qwen.tokens = 4 : i64, qwen.max_documents = 2 : i64,
   qwen.model = {name = "tiny", vocab_size = 16 : i64, flops = {attention = [0.0, 12.0], linear = [6.0e3, 0.0]}}} {
