@@ -304,6 +304,35 @@ TEST_P(OneLawTest, RecomputationFusionAndThreadsKeepEveryBit) {
   }
 }
 
+/// Launches of a micro-step and bytes of activations.
+static std::pair<int64_t, int64_t> costOf(const PlanSpec &spec) {
+  auto plan = compilePlan(spec);
+  EXPECT_TRUE(plan.ok());
+  if (!plan.ok())
+    return {};
+  auto program = plan->findProgram("micro_step");
+  EXPECT_TRUE(program);
+  return {program ? plan->programs()[size_t(*program)].launches : 0,
+          plan->info().forecast.activations};
+}
+
+// The variants that must agree are not the same plan.
+TEST_P(OneLawTest, VariantsDiffer) {
+  PlanSpec spec = GetParam();
+  auto [launches, bytes] = costOf(spec);
+  spec.recompute = "cheap";
+  auto [cheapLaunches, cheapBytes] = costOf(spec);
+  spec.recompute = "full";
+  auto [fullLaunches, fullBytes] = costOf(spec);
+  EXPECT_LT(launches, cheapLaunches);
+  EXPECT_LT(cheapLaunches, fullLaunches);
+  EXPECT_GT(bytes, cheapBytes);
+  EXPECT_GT(cheapBytes, fullBytes);
+  spec = GetParam();
+  spec.fuse = false;
+  EXPECT_LT(launches, costOf(spec).first);
+}
+
 static PlanSpec specOf(const std::string &config, const std::string &dtype) {
   PlanSpec spec;
   spec.config = config;
