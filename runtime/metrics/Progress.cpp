@@ -20,17 +20,6 @@ std::string qwen::formatDuration(double seconds) {
   return fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
-std::string qwen::formatBytes(double bytes) {
-  constexpr std::array<const char *, 5> units = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < units.size()) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes)
-                   : fmt::format("{:.2f} {}", bytes, units[unit]);
-}
-
 std::string qwen::formatStep(const StepReport &report) {
   std::string text = fmt::format(
       "step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.3g}  {:.0f} tokens/s",

@@ -32,9 +32,6 @@ std::string formatStep(const StepReport &report);
 /// "1:02:03", "12:34".
 std::string formatDuration(double seconds);
 
-/// "1.23 GB", "512 B": powers of 1000.
-std::string formatBytes(double bytes);
-
 /// Prints steps, and other lines without tearing the progress line.
 class Progress {
 public:

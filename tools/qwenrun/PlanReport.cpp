@@ -3,26 +3,14 @@
 #include "PlanReport.h"
 
 #include "runtime/checkpoint/Cast.h"
-#include "runtime/metrics/Progress.h"
 #include "runtime/plan/PlanSteps.h"
+#include "runtime/plan/PlanText.h"
+#include "runtime/support/Format.h"
 
 #include <algorithm>
 #include <map>
 
 using namespace qwen;
-
-std::string qwen::describeForecast(const PlanForecast &forecast) {
-  return fmt::format(
-      "memory: {} (parameters {}, gradients {}, optimizer {}, activations {}, "
-      "workspace {}, inputs and outputs {}, code {})",
-      formatBytes(double(forecast.total())),
-      formatBytes(double(forecast.parameters)),
-      formatBytes(double(forecast.gradients)),
-      formatBytes(double(forecast.optimizer)),
-      formatBytes(double(forecast.activations)),
-      formatBytes(double(forecast.workspace)), formatBytes(double(forecast.io)),
-      formatBytes(double(forecast.code)));
-}
 
 static std::string describeFlops(const PlanInfo &info) {
   std::string text;

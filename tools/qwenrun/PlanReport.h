@@ -13,9 +13,6 @@ namespace qwen {
 /// Everything about a plan, for --info. Several lines.
 std::string describePlan(const Plan &plan, const std::string &path);
 
-/// "memory: 1.2 GB (parameters …)". One line.
-std::string describeForecast(const PlanForecast &forecast);
-
 /// Launches by kernel and program, and for the kernels that work inside
 /// documents the input that they take the boundaries from. Fails where such a
 /// kernel reads anything but the input `cu_seqlens`.

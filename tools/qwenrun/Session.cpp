@@ -3,6 +3,8 @@
 #include "Session.h"
 
 #include "PlanReport.h"
+
+#include "runtime/plan/PlanText.h"
 #include "runtime/support/Json.h"
 #include "runtime/trainer/Initialize.h"
 

@@ -4,6 +4,7 @@
 #include "runtime/metrics/Crc32c.h"
 #include "runtime/metrics/MetricsLog.h"
 #include "runtime/metrics/Progress.h"
+#include "runtime/support/Format.h"
 #include "runtime/support/Json.h"
 
 #include <cmath>

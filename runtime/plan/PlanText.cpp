@@ -1,0 +1,20 @@
+//===- PlanText.cpp - Facts of a plan in words ----------------------------===//
+
+#include "runtime/plan/PlanText.h"
+
+#include "runtime/support/Format.h"
+
+using namespace qwen;
+
+std::string qwen::describeForecast(const PlanForecast &forecast) {
+  return fmt::format(
+      "memory: {} (parameters {}, gradients {}, optimizer {}, activations {}, "
+      "workspace {}, inputs and outputs {}, code {})",
+      formatBytes(double(forecast.total())),
+      formatBytes(double(forecast.parameters)),
+      formatBytes(double(forecast.gradients)),
+      formatBytes(double(forecast.optimizer)),
+      formatBytes(double(forecast.activations)),
+      formatBytes(double(forecast.workspace)), formatBytes(double(forecast.io)),
+      formatBytes(double(forecast.code)));
+}
