@@ -11,7 +11,7 @@ import argparse
 import copy
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,6 +24,7 @@ from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM, Qwe
 import reference
 
 LENGTHS = [37, 5, 70]  # the last one crosses a chunk of 64
+PACKS = 16  # further packs of these lengths, for tensors of a few elements
 FLOAT32_EPSILON = 2.0**-23
 
 
@@ -296,6 +297,28 @@ def save_bfloat16(case, folder, truth):
     save(folder / "expected_bf16.safetensors", rms)
 
 
+def save_bfloat16_packs(case, folder, generator):
+    """transformers' own bf16 error of A_log and dt_bias, joined over layers and over many packs.
+
+    A dozen elements whose errors have one cause are one draw: on a single pack one implementation's error is often twice
+    the other's, either way.
+    """
+    packs = [replace(case, documents=draw_documents(case.text.vocab_size, generator)) for _ in range(PACKS)]
+    names = [name for name in case.weights if name.endswith(("A_log", "dt_bias"))]
+    run = lambda dtype, attention: [evaluate(pack, build_model(case, dtype, attention))["gradients"] for pack in packs]
+    stack = lambda runs: {name: torch.stack([gradients[name] for gradients in runs]) for name in names}
+    truth = stack(run(torch.float32, "eager"))
+    tensors = {"gradient." + case.on_disk(name): g for name, g in truth.items()}
+    tensors["tokens"] = torch.stack([torch.cat([tokens for tokens, _ in pack.documents]) for pack in packs]).int()
+    found = [stack(run(torch.bfloat16, attention)) for attention in ("eager", "sdpa")]
+    for kind in ("A_log", "dt_bias"):
+        join = lambda gradients: torch.cat([g.flatten() for name, g in gradients.items() if name.endswith(kind)])
+        errors = torch.stack([relative_error(join(got), join(truth)) for got in found])
+        tensors[f"error.gradient.{kind}"] = errors.square().mean().sqrt()
+        print(f"  bf16, {PACKS} packs: {kind} {tensors[f'error.gradient.{kind}']:.2e}")
+    save(folder / "packs_bf16.safetensors", tensors)
+
+
 def save_adamw(case, folder, hyper):
     weights, losses, norms = train(case, hyper)
     true_weights, true_losses, true_norms = reference.adamw(case.text, case.weights, case.documents, hyper)
@@ -328,6 +351,7 @@ def make(path, out, seed):
     truth = {"logits": logits, "nll": nll, "loss": loss, "gradients": gradients}
     save_float32(case, folder, truth)
     save_bfloat16(case, folder, truth)
+    save_bfloat16_packs(case, folder, torch.Generator().manual_seed(seed + 2))
     save_adamw(case, folder, Hyper())
 
 
