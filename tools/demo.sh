@@ -5,6 +5,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Threads that wait do not spin, so that other programs hardly slow this down.
+export OMP_WAIT_POLICY=passive
+
 out=demo-out
 python=.venv/bin/python
 bin=build/release/tools
