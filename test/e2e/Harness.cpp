@@ -46,10 +46,11 @@ static StatusOr<Plan> compile(const PlanSpec &spec, const std::string &stem) {
       shellWord(sourcePath("models/configs/" + spec.config + ".json")),
       spec.tokens, spec.maxDocuments, spec.dtype,
       spec.logits ? " --logits" : "", shellWord(model))));
-  QWEN_RETURN_IF_ERROR(runTool(
-      fmt::format("{} {} --recompute={} --fusion={} -o {}",
-                  shellWord(QWEN_COMPILER_TOOL), shellWord(model),
-                  spec.recompute, spec.fuse ? "on" : "off", shellWord(plan))));
+  QWEN_RETURN_IF_ERROR(runTool(fmt::format(
+      "{} {} --recompute={} --masters={} --moment-type={} --fusion={} -o {}",
+      shellWord(QWEN_COMPILER_TOOL), shellWord(model), spec.recompute,
+      spec.masters, spec.momentType, spec.fuse ? "on" : "off",
+      shellWord(plan))));
   return Plan::load(plan);
 }
 

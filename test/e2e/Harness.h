@@ -25,6 +25,8 @@ struct PlanSpec {
   int64_t tokens = 128;
   int64_t maxDocuments = 8;
   std::string recompute = "none";
+  std::string masters = "f32";
+  std::string momentType = "f32";
   bool fuse = true;
   bool logits = false;
 

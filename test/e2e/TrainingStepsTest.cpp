@@ -16,10 +16,16 @@ using namespace qwen::e2e;
 
 namespace {
 
-PlanSpec smallSpec(const std::string &dtype) {
+/// "f32", "bf16", or "narrow": bf16 whose state is bf16 too, rounded
+/// stochastically.
+PlanSpec smallSpec(const std::string &kind) {
   PlanSpec spec;
   spec.config = "tiny-untied-1to3";
-  spec.dtype = dtype;
+  spec.dtype = kind == "f32" ? "f32" : "bf16";
+  if (kind == "narrow") {
+    spec.masters = "none";
+    spec.momentType = "bf16";
+  }
   spec.tokens = 96;
   spec.maxDocuments = 4;
   return spec;
@@ -209,5 +215,5 @@ TEST_P(TrainingStepsTest, RunThatStopsAndGoesOnKeepsEveryBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TrainingStepsTest,
-                         testing::Values("f32", "bf16"),
+                         testing::Values("f32", "bf16", "narrow"),
                          [](const auto &info) { return info.param; });
