@@ -1,0 +1,197 @@
+//===- GatedDeltaGradScan.cu - Gradient of the state -----------*- CUDA -*-===//
+//
+// The backward scan of the gated delta rule: walks the chunks of a document and
+// value head from the last to the first with the transposed gradient of the
+// state in registers; writes it after each chunk, and x and dv of each.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GatedDeltaScan.cuh"
+
+using namespace qwen;
+using namespace qwen::cuda;
+
+namespace {
+
+struct GradScanSmem {
+  static constexpr int stages = 2;
+  Ring<StageTilesWithQ, stages> ring;
+  alignas(1024) std::byte x[2][panelBytes];
+  std::byte dv[2][panelBytes];
+  std::byte dstate[2][2 * panelBytes]; ///< [half][64 v, 128 k]
+};
+
+struct GradScanOutputs {
+  HeadRows<Bf16> dv;
+  std::byte *dstates, *x;
+  float scale;
+  int valueHeads;
+};
+
+/// Registers of one warpgroup, all transposed: rows are v.
+struct GradScanState {
+  float ds[64];               ///< gradient of the state [64 v, 128 k]
+  uint32_t packed[8][4];      ///< the same after the chunk
+  uint32_t x[4][4], dv[4][4]; ///< [64 v, 64 t]
+};
+
+/// x dv and the gradient of k S, from x.
+QWEN_DEVICE void formValueGradients(GradScanState &r, uint32_t (&dks)[4][4],
+                                    const float (&x)[32],
+                                    const GateVectors &gates) {
+  packAccumulator(r.x, x);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    float2 beta = columnPair(gates.beta, j);
+    float2 start = columnPair(gates.fromStart, j);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float low = beta.x * x[4 * j + 2 * half];
+      float high = beta.y * x[4 * j + 2 * half + 1];
+      r.dv[j / 2][j % 2 * 2 + half] = packBf16(low, high);
+      dks[j / 2][j % 2 * 2 + half] = packBf16(-start.x * low, -start.y * high);
+    }
+  }
+}
+
+/// dout scaled by scale 2^G.
+QWEN_DEVICE void scaleOutputs(uint32_t (&dout)[4][4], const GateVectors &gates,
+                              float scale) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    float2 start = columnPair(gates.fromStart, j);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t &pair = dout[j / 2][j % 2 * 2 + half];
+      pair = packBf16(scale * start.x * lowBf16(pair),
+                      scale * start.y * highBf16(pair));
+    }
+  }
+}
+
+/// From the gradient after the chunk to x, dv and the gradient before it.
+QWEN_DEVICE void retreat(GradScanState &r, const StageTilesWithQ &tiles,
+                         int half, float scale) {
+  Operand<Major::K> kRows(smemAddress(tiles.k), panelBytes);
+  Operand<Major::MN> kColumns(smemAddress(tiles.k), panelBytes);
+  Operand<Major::MN> qColumns(smemAddress(tiles.q), panelBytes);
+  Operand<Major::MN> system(smemAddress(tiles.system), squareBytes);
+  Operand<Major::MN> attended(smemAddress(tiles.attended), squareBytes);
+  float fromState[32], fromOutput[32];
+  uint32_t dout[4][4], packed[4][4];
+  loadTransposed(dout, smemAddress(tiles.rows) + half * panelBytes);
+  packAccumulator(r.packed, r.ds);
+  float total = tiles.gates.fromStart[chunkSize - 1];
+#pragma unroll
+  for (float &ds : r.ds)
+    ds *= total;
+  wgmmaFence();
+  product<64, 8>(fromState, r.packed, kRows, false);
+  product<64, 4>(fromOutput, dout, attended, false);
+  wgmmaCommit();
+  wgmmaWait<0>();
+  holdRegisters(fromState);
+  holdRegisters(fromOutput);
+  scaleColumns(fromState, tiles.gates.toEnd, 1);
+#pragma unroll
+  for (int i = 0; i < 32; ++i)
+    fromState[i] += fromOutput[i];
+  packAccumulator(packed, fromState);
+  scaleOutputs(dout, tiles.gates, scale);
+  wgmmaFence();
+  product<64, 4>(fromState, packed, system, false);
+  wgmmaCommit();
+  product<128, 4>(r.ds, dout, qColumns, true);
+  wgmmaCommit();
+  wgmmaWait<1>();
+  holdRegisters(fromState);
+  uint32_t dks[4][4];
+  formValueGradients(r, dks, fromState, tiles.gates);
+  wgmmaFence();
+  product<128, 4>(r.ds, dks, kColumns, true);
+  wgmmaCommit();
+  wgmmaWait<0>();
+  holdRegisters(r.ds);
+}
+
+QWEN_DEVICE void writeResults(GradScanState &r, GradScanSmem &smem,
+                              const GradScanOutputs &out, const StageInfo &info,
+                              int half) {
+  bool isIssuer = threadIdx.x % 128 == 0;
+  if (isIssuer)
+    bulkStoreWaitRead();
+  namedSync(1 + half, 128);
+  storeTransposed(r.x, smemAddress(smem.x[half]));
+  storeTransposed(r.dv, smemAddress(smem.dv[half]));
+  if (!info.chunk.isLast)
+    storeFragments(r.packed, smemAddress(smem.dstate[half]), panelBytes);
+  fenceProxyAsync();
+  namedSync(1 + half, 128);
+  if (isIssuer) {
+    int64_t slot = int64_t(info.index) * out.valueHeads + info.valueHead;
+    bulkStore(out.x + slot * rowsBytes + half * panelBytes,
+              smemAddress(smem.x[half]), panelBytes);
+    if (!info.chunk.isLast)
+      for (int panel = 0; panel < 2; ++panel)
+        bulkStore(out.dstates + slot * stateBytes + panel * statePanelBytes +
+                      half * panelBytes,
+                  smemAddress(smem.dstate[half]) + panel * panelBytes,
+                  panelBytes);
+    bulkStoreCommit();
+  }
+  writeRows(smem.dv[half], out.dv, info, half);
+}
+
+__global__ void __launch_bounds__(scanThreads, 1)
+    gradScan(GatedDeltaSizes sizes, GatedDeltaBuffers buffers,
+             HeadRows<const Bf16> dout, GradScanOutputs out) {
+  extern __shared__ __align__(1024) std::byte raw[];
+  GradScanSmem &smem = *reinterpret_cast<GradScanSmem *>(raw);
+  if (threadIdx.x == 0)
+    smem.ring.init();
+  __syncthreads();
+  int half = warpgroupIndex();
+  if (half == 2) {
+    lowerRegisters<loaderRegisters>();
+    if (threadIdx.x < 256 + 32)
+      loadScan<true>(smem.ring, sizes, buffers, dout,
+                     &buffers.header->nextGradScan);
+    return;
+  }
+  raiseRegisters<scanRegisters>();
+  RingPlace<GradScanSmem::stages> place;
+  GradScanState r = {};
+  for (;;) {
+    barrierWait(smemAddress(&smem.ring.full[place.stage]), place.phase);
+    StageInfo info = smem.ring.info[place.stage];
+    if (uniform(info.isEnd))
+      break;
+#pragma unroll
+    for (float &ds : r.ds)
+      ds = info.chunk.isLast ? 0 : ds;
+    retreat(r, smem.ring.tiles[place.stage], half, out.scale);
+    barrierArriveWarp(smemAddress(&smem.ring.empty[place.stage]));
+    place.advance();
+    writeResults(r, smem, out, info, half);
+  }
+  if (threadIdx.x % 128 == 0)
+    bulkStoreWait();
+}
+
+} // namespace
+
+cudaError_t qwen::cuda::enqueueGradScan(const GatedDeltaSizes &sizes,
+                                        const GatedDeltaBuffers &buffers,
+                                        HeadRows<const Bf16> dout,
+                                        HeadRows<Bf16> dv, float scale,
+                                        cudaStream_t stream) {
+  cudaError_t error = cudaFuncSetAttribute(
+      gradScan, cudaFuncAttributeMaxDynamicSharedMemorySize,
+      sizeof(GradScanSmem));
+  if (error != cudaSuccess)
+    return error;
+  gradScan<<<multiprocessors(), scanThreads, sizeof(GradScanSmem), stream>>>(
+      sizes, buffers, dout,
+      {dv, buffers.dstates, buffers.x, scale, sizes.valueHeads});
+  return cudaGetLastError();
+}
