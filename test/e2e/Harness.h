@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 
 namespace qwen::e2e {
@@ -32,6 +33,11 @@ struct PlanSpec {
 
   auto operator<=>(const PlanSpec &) const = default;
 };
+
+/// For test output.
+inline void PrintTo(const PlanSpec &spec, std::ostream *os) {
+  *os << spec.config << " in " << spec.dtype;
+}
 
 /// The plan for `spec`, or what the tools said instead of writing one.
 StatusOr<Plan> compilePlan(const PlanSpec &spec);
