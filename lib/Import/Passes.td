@@ -14,7 +14,10 @@ def VerifyImportPass : Pass<"verify-import", "::mlir::ModuleOp"> {
       `cu_seqlens` (i32 [max_documents + 1]), named by `qwen.input`, and returns
       `nll` (f32 or f64 [tokens]); `@logits`, where it exists, takes `tokens`,
       `positions` and `cu_seqlens` and returns `logits`;
-    - every function has one block, and calls do not recurse;
+    - every function has one block, called functions are private, and calls do
+      not recurse;
+    - values are tensors of f32, bf16, f64 or i32; those of i1 stay between
+      elementwise ops;
     - there is at least one `qwen.parameter`;
     - only `qwen`, `arith`, `math` and `func` ops occur, and no op that belongs
       to a later stage (gradients, optimizer, groups).

@@ -26,8 +26,44 @@ struct Slot {
   int64_t size; // of its first dimension
 };
 
+/// A value is a tensor of what kernels can hold; between elementwise ops it may
+/// also be the result of a comparison.
+LogicalResult checkValue(Operation *op, const Twine &name, Type type,
+                         bool comparisonAllowed) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  Type element = tensor ? tensor.getElementType() : Type();
+  if (tensor &&
+      (isa<Float32Type, BFloat16Type, Float64Type>(element) ||
+       element.isInteger(32) || (comparisonAllowed && element.isInteger(1))))
+    return success();
+  return op->emitOpError() << name
+                           << " must be a tensor of f32, bf16, f64 or i32"
+                           << (comparisonAllowed ? " or i1" : "") << ", but is "
+                           << type;
+}
+
+/// The values that an op takes and makes, or that cross a function's border.
+LogicalResult checkValues(Operation *op) {
+  TypeRange operands = op->getOperandTypes(), results = op->getResultTypes();
+  if (auto function = dyn_cast<func::FuncOp>(op)) {
+    operands = function.getArgumentTypes();
+    results = function.getResultTypes();
+  }
+  StringRef operand = isa<func::FuncOp>(op) ? "argument #" : "operand #";
+  bool elementwise =
+      OpTrait::hasElementwiseMappableTraits(op) || isa<arith::ConstantOp>(op);
+  for (auto [i, type] : llvm::enumerate(operands))
+    if (failed(checkValue(op, operand + Twine(i), type, elementwise)))
+      return failure();
+  for (auto [i, type] : llvm::enumerate(results))
+    if (failed(checkValue(op, "result #" + Twine(i), type, elementwise)))
+      return failure();
+  return success();
+}
+
 LogicalResult checkDialects(ModuleOp module) {
-  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+  WalkResult result = module.walk<WalkOrder::PreOrder>([&](Operation *op)
+                                                           -> WalkResult {
     if (op == module)
       return WalkResult::advance();
     Dialect *dialect = op->getDialect();
@@ -36,7 +72,8 @@ LogicalResult checkDialects(ModuleOp module) {
       return op->emitOpError("is not part of a model; expected qwen, arith, "
                              "math and func ops");
     // qwen ops verify their own tensors; arith and math would take any.
-    if (!isa<QwenDialect>(dialect) && failed(detail::verifyStaticTensors(op)))
+    if (!isa<QwenDialect>(dialect) &&
+        (failed(checkValues(op)) || failed(detail::verifyStaticTensors(op))))
       return WalkResult::interrupt();
     if (isa<AccumulateGradOp, GradNormOp, AdamWOp, GroupOp>(op))
       return op->emitOpError("is made by the compiler and cannot be part of a "
@@ -64,6 +101,11 @@ LogicalResult checkCalls(func::FuncOp function, ModuleOp module,
     auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
     if (!callee)
       return call.emitOpError("calls unknown function @") << call.getCallee();
+    // Its inputs and outputs are the runtime's; the compiler renames it.
+    if (callee.isPublic())
+      return call.emitOpError("calls @")
+             << call.getCallee()
+             << ", which is public; called functions must be private";
     if (failed(checkCalls(callee, module, path, done)))
       return failure();
   }
@@ -119,10 +161,12 @@ LogicalResult checkOutput(func::FuncOp function, StringRef name, int64_t rank,
 struct VerifyImportPass : impl::VerifyImportPassBase<VerifyImportPass> {
   FailureOr<int64_t> sizeAttr(StringRef name) {
     auto attr = getOperation()->getAttrOfType<IntegerAttr>(name);
-    if (attr && attr.getInt() > 0)
+    if (attr && attr.getType().isSignlessInteger(64) && attr.getInt() > 0 &&
+        attr.getInt() < maxDimension)
       return attr.getInt();
     return getOperation().emitError()
-           << "the model needs a positive integer attribute " << name;
+           << "the model needs a positive integer attribute " << name
+           << " below " << maxDimension;
   }
 
   LogicalResult check() {

@@ -47,11 +47,11 @@ module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
 module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
   qwen.parameter @w : tensor<4xf32> {init = "normal"}
   // expected-error @+1 {{calls itself; a model has no recursion}}
-  func.func @f() {
+  func.func private @f() {
     call @g() : () -> ()
     return
   }
-  func.func @g() {
+  func.func private @g() {
     call @f() : () -> ()
     return
   }
@@ -108,4 +108,71 @@ module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
     %y = arith.addf %x, %x : tensor<?x4xf32>
     return %y : tensor<?x4xf32>
   }
+}
+
+// -----
+
+// A scalar condition: no kernel holds one.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  func.func private @f(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+    // expected-error @+1 {{'arith.constant' op result #0 must be a tensor of f32, bf16, f64 or i32 or i1, but is 'i1'}}
+    %c = arith.constant true
+    %y = arith.select %c, %x, %x : tensor<8x4xf32>
+    return %y : tensor<8x4xf32>
+  }
+}
+
+// -----
+
+// A dtype that upstream ops take.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  func.func private @f(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+    // expected-error @+1 {{'arith.truncf' op result #0 must be a tensor of f32, bf16, f64 or i32 or i1, but is 'tensor<8x4xf16>'}}
+    %h = arith.truncf %x : tensor<8x4xf32> to tensor<8x4xf16>
+    %y = arith.extf %h : tensor<8x4xf16> to tensor<8x4xf32>
+    return %y : tensor<8x4xf32>
+  }
+}
+
+// -----
+
+// An argument that is no buffer.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  // expected-error @+1 {{'func.func' op argument #1 must be a tensor of f32, bf16, f64 or i32, but is 'index'}}
+  func.func private @f(%x: tensor<8x4xf32>, %i: index) -> tensor<8x4xf32> {
+    return %x : tensor<8x4xf32>
+  }
+}
+
+// -----
+
+// A comparison that leaves its function.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  // expected-error @+1 {{'func.func' op result #0 must be a tensor of f32, bf16, f64 or i32, but is 'tensor<8x4xi1>'}}
+  func.func private @f(%x: tensor<8x4xf32>) -> tensor<8x4xi1> {
+    %y = arith.cmpf oge, %x, %x : tensor<8x4xf32>
+    return %y : tensor<8x4xi1>
+  }
+}
+
+// -----
+
+// A program that is called.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<4xf32> {init = "normal"}
+  func.func private @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+    // expected-error @+1 {{calls @forward, which is public; called functions must be private}}
+    %y = call @forward(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    return %y : tensor<8xf32>
+  }
+  func.func @forward(%x: tensor<8xf32>) -> tensor<8xf32> {
+    return %x : tensor<8xf32>
+  }
+}
+
+// -----
+
+// More documents than 32-bit numbers count.
+// expected-error @+1 {{the model needs a positive integer attribute qwen.max_documents below 2147483647}}
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 9223372036854775807 : i64} {
 }
