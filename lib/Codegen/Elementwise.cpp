@@ -97,6 +97,30 @@ static Value emitLog1p(OpBuilder &b, Location loc, Value x) {
   return arith::SelectOp::create(b, loc, equals(1.0), x, finite);
 }
 
+/// exp(x) - 1. As for log1p: the upstream lowering of f64 is exp(x) - 1 itself,
+/// so Kahan's correction x / log(u) of the rounding in u = exp(x) comes on top.
+static Value emitExpM1(OpBuilder &b, Location loc, Value x) {
+  Type type = x.getType();
+  if (!getElementTypeOrSelf(type).isF64())
+    return math::ExpM1Op::create(b, loc, x);
+  Value one = splat(b, loc, type, 1.0);
+  Value u = math::ExpOp::create(b, loc, x);
+  Value difference = arith::SubFOp::create(b, loc, u, one);
+  Value ratio =
+      arith::DivFOp::create(b, loc, x, math::LogOp::create(b, loc, u));
+  Value corrected = arith::MulFOp::create(b, loc, difference, ratio);
+  auto equals = [&](Value value, double number) -> Value {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, value,
+                                 splat(b, loc, type, number));
+  };
+  // Where u is 0 or infinite, log(u) is no number to divide by.
+  Value atEnd =
+      arith::OrIOp::create(b, loc, equals(difference, -1.0),
+                           equals(u, std::numeric_limits<double>::infinity()));
+  Value finite = arith::SelectOp::create(b, loc, atEnd, difference, corrected);
+  return arith::SelectOp::create(b, loc, equals(u, 1.0), x, finite);
+}
+
 /// max(x, 0) + log1p(exp(-|x|)); x itself above 20.
 static Value emitSoftplus(OpBuilder &b, Location loc, Value x) {
   Value zero = splat(b, loc, x.getType(), 0.0);
@@ -146,6 +170,8 @@ FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
     value = emitSoftplus(b, loc, operands[0]);
   } else if (isa<math::Log1pOp>(op)) {
     value = emitLog1p(b, loc, operands[0]);
+  } else if (isa<math::ExpM1Op>(op)) {
+    value = emitExpM1(b, loc, operands[0]);
   } else if (isa<math::RsqrtOp>(op)) {
     // Two correctly rounded instructions instead of an estimate.
     value =

@@ -31,6 +31,14 @@ int64_t qwen::chooseRowsPerBlock(ArrayRef<int64_t> domain, bool hasColumnSums) {
   return std::min(block, rows);
 }
 
+/// Functions of the C library that f64 code calls: a group of that name would
+/// be called in their place.
+static constexpr StringLiteral libraryFunctions[] = {
+    "acos",  "asin",  "atan", "cbrt",  "ceil",  "cos",   "cosh",  "erf",
+    "erfc",  "exp",   "exp2", "fma",   "expm1", "fmod",  "floor", "log",
+    "log10", "log1p", "log2", "round", "sin",   "sinh",  "sqrt",  "tan",
+    "tanh",  "trunc", "pow",  "atan2", "acosh", "asinh", "atanh", "roundeven"};
+
 static bool isConversion(Operation *op) {
   return isa<arith::ExtFOp, arith::TruncFOp, arith::ConstantOp, BroadcastOp>(
       op);
@@ -80,10 +88,13 @@ std::string GroupFunctions::makeName(StringRef label) {
 
 kernel::GroupFunctionOp GroupFunctions::get(GroupOp group, TypeRange inputs,
                                             TypeRange outputs) {
-  if (names.empty())
+  if (names.empty()) {
+    for (StringRef name : libraryFunctions)
+      names.insert(name);
     for (Operation &op : module.getOps())
       if (auto symbol = dyn_cast<SymbolOpInterface>(op))
         names.insert(symbol.getName());
+  }
   OpBuilder builder(module.getContext());
   // In order of first use, before the functions that call them.
   builder.setInsertionPoint(*module.getOps<func::FuncOp>().begin());

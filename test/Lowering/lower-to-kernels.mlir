@@ -137,3 +137,15 @@ func.func @update(%hyper: tensor<8xf32>, %rng: tensor<2xi32>) -> tensor<4xf32> a
   qwen.adamw %hyper, %stats, %rng of [@a, @n] {decay = false, moment_type = f32} : tensor<8xf32>, tensor<4xf32>, tensor<2xi32>
   return %stats : tensor<4xf32>
 }
+
+// A group is never called like a function of the C library, which the code of
+// an f64 group calls by that name.
+// CHECK-LABEL: func.func @library_name
+func.func @library_name(%x: tensor<8x4xf64>) -> tensor<8x4xf64> {
+  // CHECK: kernel.group @exp_2
+  %y = qwen.group(%a = %x : tensor<8x4xf64>) domain = [8, 4] attributes {label = "exp"} -> tensor<8x4xf64> {
+    %0 = math.exp %a : tensor<8x4xf64>
+    qwen.yield %0 : tensor<8x4xf64>
+  }
+  return %y : tensor<8x4xf64>
+}
