@@ -80,6 +80,20 @@ static Status expectDivisible(const ConfigFields &fields, StringRef name,
                          count);
 }
 
+/// `heads` heads of `dim` elements, `times` of them side by side, must be no
+/// wider than a dimension can be.
+static Status expectWidth(const ConfigFields &fields, StringRef headsName,
+                          int64_t heads, StringRef dimName, int64_t dim,
+                          int64_t times) {
+  constexpr int64_t widest = (int64_t(1) << 31) - 1;
+  int64_t most = widest / times / dim;
+  if (heads <= most)
+    return okStatus();
+  return invalidArgument("{}: expected at most {} with {} {}, found {}",
+                         fields.fullName(headsName), most, dimName.str(), dim,
+                         heads);
+}
+
 static Status parseSizes(const ConfigFields &text, ModelConfig &config) {
   QWEN_ASSIGN_OR_RETURN(config.hiddenSize, text.positive("hidden_size"));
   QWEN_ASSIGN_OR_RETURN(config.intermediateSize,
@@ -102,6 +116,13 @@ static Status parseGatedDelta(const ConfigFields &text, ModelConfig &config) {
                         text.positive("linear_value_head_dim"));
   QWEN_ASSIGN_OR_RETURN(config.convWidth,
                         text.positive("linear_conv_kernel_dim"));
+  // The convolution runs over queries, keys and values side by side.
+  QWEN_RETURN_IF_ERROR(expectWidth(text, "linear_num_key_heads",
+                                   config.deltaKeyHeads, "linear_key_head_dim",
+                                   config.deltaKeyDim, 4));
+  QWEN_RETURN_IF_ERROR(
+      expectWidth(text, "linear_num_value_heads", config.deltaValueHeads,
+                  "linear_value_head_dim", config.deltaValueDim, 2));
   return expectDivisible(text, "linear_num_value_heads", config.deltaValueHeads,
                          "linear_num_key_heads", config.deltaKeyHeads);
 }
@@ -157,6 +178,10 @@ static Status parseAttention(const ConfigFields &text, ModelConfig &config) {
   QWEN_ASSIGN_OR_RETURN(config.keyValueHeads,
                         text.positive("num_key_value_heads"));
   QWEN_ASSIGN_OR_RETURN(config.headDim, text.positive("head_dim"));
+  // Each query head comes with a gate.
+  QWEN_RETURN_IF_ERROR(expectWidth(text, "num_attention_heads",
+                                   config.attentionHeads, "head_dim",
+                                   config.headDim, 2));
   QWEN_RETURN_IF_ERROR(
       expectDivisible(text, "num_attention_heads", config.attentionHeads,
                       "num_key_value_heads", config.keyValueHeads));
@@ -221,8 +246,12 @@ static Status parseShared(const ConfigFields &root, const ConfigFields &text,
   for (StringRef field : {"torch_dtype", "dtype"})
     for (const ConfigFields *level : {&root, &text}) {
       QWEN_ASSIGN_OR_RETURN(auto dtype, level->string(field));
-      if (dtype)
-        config.dtype = *dtype;
+      if (!dtype)
+        continue;
+      if (!config.dtype.empty() && config.dtype != *dtype)
+        return level->mismatch(field, "\"" + config.dtype +
+                                          "\", as elsewhere in the config");
+      config.dtype = *dtype;
     }
   return okStatus();
 }
