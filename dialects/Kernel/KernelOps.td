@@ -356,7 +356,7 @@ def Kernel_GradNormOp : Kernel_Op<"grad_norm", 16> {
   }];
   let arguments = (ins
     Arg<Variadic<Kernel_WideBuffer>, "gradients", [MemRead]>:$grads,
-    In<Kernel_WideBuffer, "lr, beta1, beta2, eps, weight_decay, max_grad_norm, 1 - beta1^t, 1 - beta2^t [8]">:$hyper,
+    In<Kernel_WideBuffer, "lr, 1 - beta1, 1 - beta2, eps, weight_decay, max_grad_norm, 1 - beta1^t, 1 - beta2^t [8]">:$hyper,
     Out<Kernel_WideBuffer, "norm, clip, finite, 0 [4]">:$stats);
   let assemblyFormat = [{
     `grads` `(` $grads `:` type($grads) `)`

@@ -109,8 +109,8 @@ def AutodiffPass : Pass<"qwen-autodiff", "::mlir::ModuleOp"> {
 def OptimizerPass : Pass<"qwen-optimizer", "::mlir::ModuleOp"> {
   let summary = "Program update: clipped AdamW of all trained parameters";
   let description = [{
-    Makes `@update` of the inputs `hyper` (learning rate, betas, eps, weight
-    decay, largest norm, bias corrections) and `rng` (seed, step): one
+    Makes `@update` of the inputs `hyper` (learning rate, 1 - betas, eps,
+    weight decay, largest norm, bias corrections) and `rng` (seed, step): one
     `qwen.grad_norm` over every parameter that has a gradient, and one
     `qwen.adamw` for each pair of (decays or not, element type).
 

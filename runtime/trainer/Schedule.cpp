@@ -57,6 +57,11 @@ StatusOr<StepSpan> qwen::parseStepSpan(std::string_view text) {
   return StepSpan{value, ratio};
 }
 
+std::string qwen::toString(const StepSpan &span) {
+  return span.isRatio ? fmt::format("{}%", span.value * 100)
+                      : fmt::format("{}", span.value);
+}
+
 double Schedule::rate(int64_t step, int64_t total) const {
   int64_t warm = warmup.steps(total);
   if (step < warm)
@@ -87,8 +92,8 @@ std::array<float, 8> qwen::makeHyper(const AdamWOptions &options, double rate,
   double bias1 = -std::expm1(double(update) * std::log(options.beta1));
   double bias2 = -std::expm1(double(update) * std::log(options.beta2));
   return {static_cast<float>(rate),
-          static_cast<float>(options.beta1),
-          static_cast<float>(options.beta2),
+          static_cast<float>(1 - options.beta1),
+          static_cast<float>(1 - options.beta2),
           static_cast<float>(options.epsilon),
           static_cast<float>(options.weightDecay),
           static_cast<float>(options.maxGradNorm),

@@ -39,6 +39,8 @@ struct StepSpan {
 
 /// "100" is 100 steps, "0.05" and "5%" are a twentieth of all steps.
 StatusOr<StepSpan> parseStepSpan(std::string_view text);
+/// "100" or "5%".
+std::string toString(const StepSpan &span);
 
 /// Learning rate over a run.
 struct Schedule {

@@ -86,7 +86,7 @@ struct Hyper {
 
   Tensor tensor(DType dtype) const {
     Tensor hyper(dtype, {8});
-    hyper.setValues({lr, beta1, beta2, eps, weightDecay, maxGradNorm,
+    hyper.setValues({lr, 1 - beta1, 1 - beta2, eps, weightDecay, maxGradNorm,
                      1 - std::pow(beta1, step), 1 - std::pow(beta2, step)});
     return hyper;
   }
@@ -166,7 +166,8 @@ struct AdamWCase {
     master.setValues(param.values());
   }
   void run() {
-    Tensor hyper = h.tensor(DType::F64), stats(DType::F64, {4});
+    DType wide = accumulationType(param.dtype());
+    Tensor hyper = h.tensor(wide), stats(wide, {4});
     stats.setValues({1, clip, finite, 0});
     Tensor rng(DType::I32, {2});
     rng.setValues({double(seed), double(step)});
@@ -221,6 +222,23 @@ TEST(AdamW, MatchesItsFormula) {
         expectClose(c.master, exact.param, bound, "master");
       EXPECT_EQ(c.grad.values(), Values(c.grad.size(), 0.0));
     }
+}
+
+TEST(AdamW, AveragesWithAllDigitsOfOneMinusBeta) {
+  AdamWCase c(DType::F32, DType::F32, false);
+  c.h.beta2 = 0.999;
+  c.h.step = 1;
+  c.moment1.setValues(Values(c.moment1.size(), 0.0));
+  c.moment2.setValues(Values(c.moment2.size(), 0.0));
+  AdamWExact exact(c);
+  c.run();
+  for (int64_t i = 0; i < c.param.size(); ++i) {
+    // Roundings of 1 - beta, of the clipped gradient and of three products.
+    double bound = sumTolerance(DType::F32, 5);
+    EXPECT_NEAR(c.moment1.get(i), exact.moment1[i],
+                bound * std::fabs(exact.moment1[i]));
+    EXPECT_NEAR(c.moment2.get(i), exact.moment2[i], bound * exact.moment2[i]);
+  }
 }
 
 TEST(AdamW, KeepsEverythingWhereTheNormIsNotFinite) {

@@ -29,9 +29,10 @@ template <typename T> struct AdamWScalars {
   AdamWScalars(const HyperParameters &h, double clipFactor, bool decay)
       : clip(static_cast<T>(clipFactor)),
         keep(static_cast<T>(decay ? 1 - h.lr * h.weightDecay : 1)),
-        beta1(static_cast<T>(h.beta1)), beta2(static_cast<T>(h.beta2)),
-        oneMinusBeta1(static_cast<T>(1 - h.beta1)),
-        oneMinusBeta2(static_cast<T>(1 - h.beta2)),
+        beta1(static_cast<T>(1 - h.oneMinusBeta1)),
+        beta2(static_cast<T>(1 - h.oneMinusBeta2)),
+        oneMinusBeta1(static_cast<T>(h.oneMinusBeta1)),
+        oneMinusBeta2(static_cast<T>(h.oneMinusBeta2)),
         stepSize(static_cast<T>(h.lr / h.bias1)),
         rootBias2(static_cast<T>(std::sqrt(h.bias2))),
         eps(static_cast<T>(h.eps)) {}

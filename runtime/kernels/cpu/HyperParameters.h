@@ -25,12 +25,14 @@ inline void writeScalar(const Buffer &buffer, int64_t i, double value) {
     buffer.as<float>()[i] = static_cast<float>(value);
 }
 
-/// The entries of `hyper`.
+/// The entries of `hyper`. It holds 1 - beta and not beta: of a float32 0.999
+/// the difference to 1 has four digits only.
 struct HyperParameters {
-  double lr, beta1, beta2, eps, weightDecay, maxGradNorm, bias1, bias2;
+  double lr, oneMinusBeta1, oneMinusBeta2, eps, weightDecay, maxGradNorm, bias1,
+      bias2;
   explicit HyperParameters(const ConstBuffer &hyper)
-      : lr(readScalar(hyper, 0)), beta1(readScalar(hyper, 1)),
-        beta2(readScalar(hyper, 2)), eps(readScalar(hyper, 3)),
+      : lr(readScalar(hyper, 0)), oneMinusBeta1(readScalar(hyper, 1)),
+        oneMinusBeta2(readScalar(hyper, 2)), eps(readScalar(hyper, 3)),
         weightDecay(readScalar(hyper, 4)), maxGradNorm(readScalar(hyper, 5)),
         bias1(readScalar(hyper, 6)), bias2(readScalar(hyper, 7)) {}
 };

@@ -64,6 +64,10 @@ TEST(ScheduleTest, StepSpans) {
   EXPECT_EQ(steps("5%", 1000), 50);
   EXPECT_EQ(steps("100%", 7), 7);
   EXPECT_EQ(steps("100", 7), 7);
+  auto text = [](const char *given) { return toString(*parseStepSpan(given)); };
+  EXPECT_EQ(text("1"), "1");
+  EXPECT_EQ(text("100%"), "100%");
+  EXPECT_EQ(text("0.25"), "25%");
   for (const char *bad :
        {"", "-1", "1.5", "x", "3 steps", "150%", "nan", "inf"})
     EXPECT_ERROR(parseStepSpan(bad).status(), "neither a number of steps");
@@ -75,6 +79,8 @@ TEST(HyperTest, RoundsOnceFromDouble) {
   options.beta2 = 0.999;
   auto hyper = makeHyper(options, 3e-4, 1);
   EXPECT_EQ(hyper[0], 3e-4f);
+  EXPECT_EQ(hyper[1], 0.1f);
+  EXPECT_EQ(hyper[2], 0.001f) << "1 - 0.999, not 1 - 0.999f";
   EXPECT_EQ(hyper[4], 0.1f);
   EXPECT_EQ(hyper[5], 1.0f);
   EXPECT_EQ(hyper[6], 0.1f) << "1 - 0.9, not 1 - 0.9f";
