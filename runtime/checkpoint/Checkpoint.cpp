@@ -282,6 +282,13 @@ qwen::loadParameters(const Checkpoint &checkpoint,
                              ? std::span<const std::byte>()
                              : tensor.data;
     loadElements(tensor.dtype, tensor.data, parameter.value);
+    if (tensor.dtype != fileDTypeOf(parameter.value.dtype) &&
+        firstNonFinite(parameter.value) >= 0)
+      return dataLoss("checkpoint '{}': tensor '{}' of {} has values that {} "
+                      "cannot hold",
+                      checkpoint.directory(), parameter.name,
+                      fileDTypeName(tensor.dtype),
+                      dtypeName(parameter.value.dtype));
     if (parameter.master.data)
       loadElements(tensor.dtype, tensor.data, parameter.master);
     countCast(report, tensor.dtype, parameter.value.dtype, parameter.name);

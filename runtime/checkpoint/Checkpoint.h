@@ -84,7 +84,8 @@ bool isCarriedTensor(const std::string &name,
 
 /// Fills every parameter (and its master) from the checkpoint. Tensors that
 /// are missing, of a wrong shape or type, not finite, or neither wanted nor
-/// carried are reported at once, before anything is written.
+/// carried are reported at once, before anything is written. A value that the
+/// plan's type cannot hold is an error too.
 /// `original` points into the checkpoint afterwards where it is needed.
 StatusOr<LoadReport> loadParameters(const Checkpoint &checkpoint,
                                     std::span<ParameterView> parameters,

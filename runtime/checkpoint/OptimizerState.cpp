@@ -42,6 +42,11 @@ Status qwen::saveOptimizerState(const std::string &directory,
           tensors.push_back(
               {{name, fileDTypeOf(buffer.dtype), parameter.shape}, {}, buffer});
         });
+    if (stored && !parameter.original.empty())
+      tensors.push_back(
+          {{"original." + parameter.name, stored->dtype, parameter.shape},
+           parameter.original,
+           {}});
   }
   return writeShards(directory, "optimizer", std::move(tensors),
                      {{"format", "qwen-optimizer-1"}}, maxShardBytes);
@@ -51,9 +56,13 @@ Status qwen::saveOptimizerState(const std::string &directory,
 /// the one that training started from. True where the state has one.
 static bool restoreOriginal(const Checkpoint &state, ParameterView &parameter,
                             std::vector<std::string> &problems) {
-  const StoredTensor *tensor = state.find("original." + parameter.name);
-  if (!tensor)
+  std::string name = "original." + parameter.name;
+  const StoredTensor *tensor = state.find(name);
+  if (!tensor) {
+    if (!parameter.original.empty())
+      problems.push_back(fmt::format("{} is missing", name));
     return false;
+  }
   if (tensor->data.size() == parameter.original.size())
     parameter.original = tensor->data;
   else
