@@ -1,6 +1,7 @@
 //===- TokenDataset.cpp - Token files of qwen-prepare ---------------------===//
 
 #include "runtime/data/TokenDataset.h"
+#include "runtime/support/Json.h"
 
 #include <algorithm>
 #include <charconv>
@@ -89,11 +90,13 @@ Status TokenDataset::checkOffsets() const {
   if (offsets.front() != 0 || offsets.back() != tokens())
     return dataLoss("document_offsets goes from {} to {}, expected 0 to {}",
                     offsets.front(), offsets.back(), tokens());
-  for (int64_t i = 0; i < documents(); ++i)
-    if (length(i) <= 0)
-      return dataLoss("document {} has length {}: document_offsets must "
+  // Compared, not subtracted: a difference of two numbers of the file may not
+  // fit.
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    if (offsets[i] >= offsets[i + 1])
+      return dataLoss("document {} goes from {} to {}: document_offsets must "
                       "increase strictly",
-                      i, length(i));
+                      i, offsets[i], offsets[i + 1]);
   return okStatus();
 }
 
@@ -145,7 +148,12 @@ Status TokenDataset::checkMetadata(int64_t vocabSize) {
       it != file.metadata().end()) {
     int64_t size = -1;
     const std::string &text = it->second;
-    std::from_chars(text.data(), text.data() + text.size(), size);
+    auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), size);
+    if (error != std::errc() || end != text.data() + text.size() || size < 1)
+      return dataLoss("metadata 'vocab_size' is '{}', expected a number of "
+                      "tokens",
+                      printable(text));
     if (size > vocabSize)
       return makeError(StatusCode::FailedPrecondition,
                        "made with a tokenizer of {} tokens, the model has {}",

@@ -57,8 +57,12 @@ TEST(TokenDatasetTest, RefusesEachKindOfFault) {
   expect([](TokenFile &f) { f.offsets.clear(); }, "document_offsets is empty");
   expect([](TokenFile &f) { f.offsets[0] = 1; }, "goes from 1 to 9");
   expect([](TokenFile &f) { f.offsets.back() = 8; }, "goes from 0 to 8");
-  expect([](TokenFile &f) { f.offsets[2] = 3; }, "document 1 has length 0");
-  expect([](TokenFile &f) { f.offsets[1] = 7; }, "document 1 has length -3");
+  expect([](TokenFile &f) { f.offsets[2] = 3; }, "document 1 goes from 3 to 3");
+  expect([](TokenFile &f) { f.offsets[1] = 7; }, "document 1 goes from 7 to 4");
+  // Each difference of neighbours is positive where 64 bits wrap around.
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  expect([](TokenFile &f) { f.offsets = {0, most, -most - 1, -1, 9}; },
+         "document 1 goes from 9223372036854775807 to -9223372036854775808");
   expect([](TokenFile &f) { f.mask[1] = 2; }, "loss_mask of token 1 is 2");
   expect([](TokenFile &f) { f.mask[3] = 1; }, "first token of document 1 is 1");
   expect([](TokenFile &f) { f.mask.pop_back(); },
@@ -74,6 +78,9 @@ TEST(TokenDatasetTest, RefusesEachKindOfFault) {
          "'supervised_tokens' says 0");
   expect([](TokenFile &f) { f.metadata["vocab_size"] = "11"; },
          "tokenizer of 11 tokens, the model has 10");
+  for (const char *text : {"", "x", "9 ", "0", "99999999999999999999"})
+    expect([&](TokenFile &f) { f.metadata["vocab_size"] = text; },
+           "expected a number of tokens");
 }
 
 TEST(TokenDatasetTest, RefusesOtherFiles) {
