@@ -33,9 +33,9 @@ Status qwen::checkKernel(const GroupArgs &args) {
   rules.require(outputs > 0, "expected at least one output, found none");
   rules.require(args.rows >= 1 && args.rows < (int64_t(1) << 40),
                 "expected rows in [1, 2^40), found {}", args.rows);
-  rules.require(args.rowsPerBlock >= 1,
-                "expected rows_per_block of at least 1, found {}",
-                args.rowsPerBlock);
+  rules.require(
+      args.rowsPerBlock >= 1 && args.rowsPerBlock < (int64_t(1) << 40),
+      "expected rows_per_block in [1, 2^40), found {}", args.rowsPerBlock);
   rules.require(args.flopsPerRow >= 0,
                 "expected flops_per_row of at least 0, found {}",
                 args.flopsPerRow);

@@ -12,6 +12,18 @@
 
 using namespace qwen;
 
+/// Scratch is sized by products of head dimensions; up to this one no such
+/// product of dimensions that a view can have leaves 64 bits.
+static constexpr int64_t maxHeadDim = 4096;
+
+static void checkHeadDim(OperandRules &rules, std::string_view name,
+                         const BufferType &type) {
+  rules.require(!rules.ok() || type.dim(2) <= maxHeadDim,
+                "operand '{}': expected a head dimension of at most {}, found "
+                "{}",
+                name, maxHeadDim, toString(type));
+}
+
 /// Shared by causal_conv1d and its gradient.
 template <typename Args>
 static void checkConvOperands(OperandRules &rules, const Args &args) {
@@ -58,6 +70,8 @@ static void checkGatedDeltaOperands(OperandRules &rules, const Args &args) {
   checkBoundaries(rules, args.cuSeqlens);
   rules.sameShape("k", args.k, "q", args.q);
   rules.dim("v", args.v, 0, args.q.dim(0), "tokens of 'q'");
+  checkHeadDim(rules, "q", args.q);
+  checkHeadDim(rules, "v", args.v);
   rules.require(!rules.ok() || args.v.dim(1) % args.q.dim(1) == 0,
                 "expected value heads to be a multiple of key heads, found {} "
                 "and {}",
@@ -118,6 +132,7 @@ static void checkAttentionOperands(OperandRules &rules, const Args &args) {
   rules.dim("k", args.k, 0, args.q.dim(0), "tokens of 'q'");
   rules.dim("k", args.k, 2, args.q.dim(2), "head dimension of 'q'");
   rules.sameShape("v", args.v, "k", args.k);
+  checkHeadDim(rules, "q", args.q);
   rules.sameShape("o", args.o, "q", args.q);
   rules.dim("lse", args.lse, 0, args.q.dim(0), "tokens of 'q'");
   rules.dim("lse", args.lse, 1, args.q.dim(1), "heads of 'q'");

@@ -171,8 +171,9 @@ Status verifyType(const plan::TensorType &type, size_t i) {
     if (__builtin_mul_overflow(elements, size, &elements) ||
         elements > planLimit ||
         __builtin_mul_overflow(size - 1, stride, &reach) ||
-        (last += reach) > planLimit)
+        reach > planLimit - last)
       return dataLoss("type {}: more than {} elements", i, planLimit);
+    last += reach;
   }
   return okStatus();
 }

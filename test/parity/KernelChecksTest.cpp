@@ -213,6 +213,30 @@ TEST(KernelChecks, RefuseAttributesOutOfRange) {
       "f32[9, 7]");
 }
 
+TEST(KernelChecks, RefuseHeadsWhoseScratchOverflows) {
+  // Two dimensions of 2^31 - 1 are a state of 2^64 bytes.
+  constexpr int64_t huge = std::numeric_limits<int32_t>::max();
+  std::string text = ": expected a head dimension of at most 4096, found ";
+  expectRefused(
+      gatedDelta(),
+      [](auto &a) {
+        a.q = view(BF16, {1, 1, huge});
+        a.k = a.q;
+        a.v = view(BF16, {1, 1, huge});
+      },
+      "gated_delta: operand 'q'" + text + "bf16[1, 1, 2147483647]");
+  expectRefused(
+      gatedDelta(), [](auto &a) { a.v = view(BF16, {9, 6, 4097}); },
+      "gated_delta: operand 'v'" + text + "bf16[9, 6, 4097]");
+  expectRefused(
+      attention(),
+      [](auto &a) {
+        a.q = view(F32, {9, 6, 4097});
+        a.k = a.v = view(F32, {9, 2, 4097});
+      },
+      "attention: operand 'q'" + text + "f32[9, 6, 4097]");
+}
+
 TEST(KernelChecks, RefuseGroupsThatDoNotAddUp) {
   expectRefused(
       group(), [](auto &a) { a.symbol.clear(); },
@@ -229,7 +253,12 @@ TEST(KernelChecks, RefuseGroupsThatDoNotAddUp) {
       "group: operand 'outputs[1]': expected f32, found bf16[6]");
   expectRefused(
       group(), [](auto &a) { a.rowsPerBlock = 0; },
-      "group: expected rows_per_block of at least 1, found 0");
+      "group: expected rows_per_block in [1, 2^40), found 0");
+  expectRefused(
+      group(),
+      [](auto &a) { a.rowsPerBlock = std::numeric_limits<int64_t>::max(); },
+      "group: expected rows_per_block in [1, 2^40), found "
+      "9223372036854775807");
 }
 
 TEST(KernelChecks, RefuseOptimizerListsThatDisagree) {

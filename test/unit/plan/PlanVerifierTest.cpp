@@ -115,6 +115,13 @@ const Fault memoryFaults[] = {
        d.types[0] = tensor(F32, {huge, huge}, {1, 1});
      },
      "type 0: more than"},
+    // 2^31 (2^32 - 1) + 2^31 is 2^63, one more than 64 bits hold.
+    {"ReachOverflow",
+     [](PlanDraft &d) {
+       int64_t half = int64_t(1) << 31;
+       d.types[0] = tensor(F32, {2, half + 1}, {half, 2 * half - 1});
+     },
+     "type 0: more than"},
     {"ViewBuffer",
      [](PlanDraft &d) { d.views[ViewH] = plan::View(65535, 2, 0); },
      "view 2: buffer 65535, the plan has 7"},
