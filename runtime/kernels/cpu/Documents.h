@@ -1,7 +1,8 @@
 //===- Documents.h - Document boundaries of a pack -------------*- C++ -*-===//
 //
-// Reads cu_seqlens at launch. Boundaries are held inside [0, tokens] so that no
-// content of the buffer can lead outside the operands.
+// Reads cu_seqlens at launch. Boundaries are held inside [0, tokens], and
+// documents end where a boundary decreases, so that no content of the buffer
+// can lead outside the operands or the scratch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,19 +21,20 @@ namespace qwen::cpu {
 class Documents {
 public:
   Documents(const ConstBuffer &cuSeqlens, int64_t tokens)
-      : boundaries(cuSeqlens.as<int32_t>()), number(cuSeqlens.dim(0) - 1),
-        tokens(tokens) {}
+      : boundaries(cuSeqlens.as<int32_t>()), number(0), tokens(tokens) {
+    while (number < cuSeqlens.dim(0) - 1 &&
+           boundaries[number] <= boundaries[number + 1])
+      ++number;
+  }
 
   int64_t count() const { return number; }
   int64_t begin(int64_t document) const { return clamped(document); }
-  int64_t end(int64_t document) const {
-    return std::max(clamped(document), clamped(document + 1));
-  }
+  int64_t end(int64_t document) const { return clamped(document + 1); }
   int64_t length(int64_t document) const {
     return end(document) - begin(document);
   }
   /// Tokens of all documents; the rest of the pack belongs to none.
-  int64_t total() const { return clamped(number); }
+  int64_t total() const { return number > 0 ? clamped(number) : 0; }
   /// The document that holds `token`, which must be below total().
   int64_t find(int64_t token) const {
     const int32_t *next =

@@ -20,11 +20,12 @@ template <typename S> static void gather(const EmbeddingArgs &args) {
   parallelBlocks(args.ids.dim(0), 64, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       S *out = args.out.as<S>() + t * args.out.strides[0];
-      const S *row = args.table.as<S>() + ids[t] * args.table.strides[0];
-      if (ids[t] >= 0 && ids[t] < rows)
-        std::copy(row, row + width, out);
-      else
+      if (ids[t] < 0 || ids[t] >= rows) {
         std::fill(out, out + width, S{});
+        continue;
+      }
+      const S *row = args.table.as<S>() + ids[t] * args.table.strides[0];
+      std::copy(row, row + width, out);
     }
   });
 }

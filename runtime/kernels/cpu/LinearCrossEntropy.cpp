@@ -1,5 +1,4 @@
-//===- LinearCrossEntropy.cpp - Loss of the vocabulary projection -*- C++
-//-*-===//
+//===- LinearCrossEntropy.cpp - Loss of the output projection --*- C++ -*-===//
 //
 // kernel.linear_cross_entropy.
 //

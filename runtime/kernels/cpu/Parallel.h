@@ -1,6 +1,6 @@
 //===- Parallel.h - Independent pieces of work on threads ------*- C++ -*-===//
 //
-// The only place that starts threads. Pieces are independent and each writes
+// The only place where kernels start threads. Pieces are independent and each writes
 // its own outputs, so any thread may take any piece and the result does not
 // depend on the number of threads.
 //

@@ -27,7 +27,8 @@ inline float exponential(float x) {
   x = x > 89.0f ? 89.0f : x;
   // Adding 1.5 * 2^23 rounds to an integer; |x log2(e)| is below 2^22.
   constexpr float toInteger = 12582912.0f;
-  float n = __builtin_fmaf(x, 1.44269504088896341f, toInteger) - toInteger;
+  float shifted = __builtin_fmaf(x, 1.44269504088896341f, toInteger);
+  float n = shifted - toInteger;
   // ln 2 in two parts, the first with trailing zeros so that n * part is exact.
   float r = __builtin_fmaf(n, -0.693359375f, x);
   r = __builtin_fmaf(n, 2.12194440e-4f, r);
@@ -40,7 +41,9 @@ inline float exponential(float x) {
   p = __builtin_fmaf(p, r, 5.0000001201e-1f);
   float y = __builtin_fmaf(p, r * r, r) + 1.0f;
   // Two factors, as n may lie outside the exponents of a normal number.
-  int32_t exponent = static_cast<int32_t>(n);
+  // The integer is read from the bits: a NaN has none to convert to.
+  int32_t exponent =
+      std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(toInteger);
   int32_t half = exponent >> 1;
   return y * powerOfTwo(half) * powerOfTwo(exponent - half);
 }
