@@ -205,7 +205,9 @@ std::string Trainer::explainNonFinite() {
   return found;
 }
 
-StatusOr<EvalResult> qwen::evaluate(Engine &engine, const TokenDataset &data) {
+StatusOr<EvalResult>
+qwen::evaluate(Engine &engine, const TokenDataset &data,
+               const std::function<bool()> &stopRequested) {
   PackLimits limits = engine.limits();
   QWEN_ASSIGN_OR_RETURN(EpochPacking packing,
                         EpochPacking::createInOrder(data, limits));
@@ -214,6 +216,10 @@ StatusOr<EvalResult> qwen::evaluate(Engine &engine, const TokenDataset &data) {
   Batch batch;
   double sum = 0;
   for (int64_t pack = 0; pack < packing.packs(); ++pack) {
+    if (stopRequested && stopRequested()) {
+      result.stopped = true;
+      return result;
+    }
     fillBatch(data, packing.pack(pack), limits, batch);
     if (batch.supervised == 0)
       continue;

@@ -15,6 +15,7 @@
 #include "runtime/trainer/Schedule.h"
 #include "runtime/trainer/TrainerState.h"
 
+#include <functional>
 #include <optional>
 
 namespace qwen {
@@ -50,6 +51,7 @@ struct StepResult {
 struct EvalResult {
   double loss = 0;
   int64_t supervised = 0;
+  bool stopped = false; ///< before its end; the rest means nothing
 };
 
 /// Trains an engine on a data set.
@@ -99,8 +101,11 @@ private:
   int64_t lastSupervised = 0;
 };
 
-/// Evaluates on all documents, in the order of the file.
-StatusOr<EvalResult> evaluate(Engine &engine, const TokenDataset &data);
+/// Evaluates on all documents, in the order of the file. `stopRequested`, where
+/// given, is asked before each pack.
+StatusOr<EvalResult>
+evaluate(Engine &engine, const TokenDataset &data,
+         const std::function<bool()> &stopRequested = nullptr);
 
 /// Copies a batch into the engine's inputs.
 void setInputs(const Batch &batch, const EngineBuffers &buffers);

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <fmt/ranges.h>
+#include <limits>
 #include <vector>
 
 using namespace qwen;
@@ -23,7 +24,7 @@ struct IdentityNumber {
 };
 } // namespace
 
-static constexpr std::array<Counter, 10> counters = {{
+static constexpr std::array<Counter, 11> counters = {{
     {"step", &TrainerState::step},
     {"updates", &TrainerState::updates},
     {"epoch", &TrainerState::epoch},
@@ -34,6 +35,7 @@ static constexpr std::array<Counter, 10> counters = {{
     {"empty_micro_batches", &TrainerState::emptyMicroBatches},
     {"non_finite_steps", &TrainerState::nonFiniteSteps},
     {"non_finite_in_a_row", &TrainerState::nonFiniteInARow},
+    {"evaluated_step", &TrainerState::evaluatedStep},
 }};
 
 static constexpr std::array<IdentityNumber, 3> identityNumbers = {{
@@ -76,6 +78,9 @@ static StatusOr<TrainerState> parseState(const Json &json) {
     QWEN_RETURN_IF_ERROR(number(entry.name, state.identity.*entry.member));
   int64_t seed = 0;
   QWEN_RETURN_IF_ERROR(number("seed", seed));
+  if (seed > std::numeric_limits<uint32_t>::max())
+    return dataLoss("'seed' is {}, expected at most {}", seed,
+                    std::numeric_limits<uint32_t>::max());
   state.identity.seed = static_cast<uint32_t>(seed);
   if (auto options = json.find("options"); options != json.end())
     state.options = options->dump();

@@ -35,6 +35,7 @@ struct TrainerState {
   int64_t emptyMicroBatches = 0; ///< in steps that had some
   int64_t nonFiniteSteps = 0;
   int64_t nonFiniteInARow = 0;
+  int64_t evaluatedStep = 0; ///< of the last whole evaluation; 0: none
   RunIdentity identity;
   std::string options; ///< JSON of what shaped training, as it was read
 };

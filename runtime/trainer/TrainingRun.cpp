@@ -32,7 +32,6 @@ StatusOr<std::string> qwen::saveCheckpoint(const RunFiles &files,
       publishFile(path + "/trainer_state.json",
                   formatTrainerState(state, options.optionsText)));
   QWEN_RETURN_IF_ERROR(pending.publish());
-  QWEN_RETURN_IF_ERROR(files.directory->keepNewest(options.keep, state.step));
   return fmt::format("{}/checkpoint-{}", files.directory->path(), state.step);
 }
 
@@ -126,12 +125,15 @@ Status TrainingRun::checkNonFinite(const StepResult &result) {
                    trainer.explainNonFinite());
 }
 
-Status TrainingRun::runEvaluation() {
+Status TrainingRun::runEvaluation(const std::function<bool()> &stopRequested) {
   if (!evalData || evaluatedStep == trainer.state().step)
     return okStatus();
-  evaluatedStep = trainer.state().step;
   progress.activity("evaluating");
-  QWEN_ASSIGN_OR_RETURN(EvalResult result, evaluate(engine, *evalData));
+  QWEN_ASSIGN_OR_RETURN(EvalResult result,
+                        evaluate(engine, *evalData, stopRequested));
+  if (result.stopped)
+    return okStatus();
+  evaluatedStep = trainer.state().step;
   progress.line(fmt::format(
       "eval after step {}: loss {:.4f}  perplexity {:.4g}  ({} tokens)",
       evaluatedStep, result.loss, std::exp(result.loss), result.supervised));
@@ -145,7 +147,8 @@ Status TrainingRun::runEvaluation() {
 }
 
 Status TrainingRun::save(bool last) {
-  const TrainerState &state = trainer.state();
+  TrainerState state = trainer.state();
+  state.evaluatedStep = evaluatedStep;
   if (!files.directory || savedStep == state.step)
     return okStatus();
   progress.activity("saving");
@@ -153,6 +156,10 @@ Status TrainingRun::save(bool last) {
   if (saved.ok()) {
     savedStep = state.step;
     progress.line(fmt::format("saved {}", *saved));
+    Status kept = files.directory->keepNewest(options.keep, state.step);
+    if (!kept.ok())
+      progress.line(
+          fmt::format("warning: older checkpoints stay: {}", kept.message()));
     return okStatus();
   }
   // A full disk in mid-run must not end it: the last good checkpoint is still
@@ -170,6 +177,9 @@ StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
     return every > 0 && trainer.state().step % every == 0;
   };
   savedStep = trainer.state().step > 0 ? trainer.state().step : -1;
+  evaluatedStep = trainer.state().evaluatedStep;
+  if (due(options.evalEvery))
+    QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
   while (!trainer.finished() && !stopRequested()) {
     StepResult result;
     double start = now();
@@ -180,12 +190,12 @@ StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
     QWEN_RETURN_IF_ERROR(reportStep(result, seconds));
     QWEN_RETURN_IF_ERROR(checkNonFinite(result));
     if (due(options.evalEvery))
-      QWEN_RETURN_IF_ERROR(runEvaluation());
+      QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
     if (due(options.saveEvery))
       QWEN_RETURN_IF_ERROR(save(/*last=*/false));
   }
   if (trainer.finished()) {
-    QWEN_RETURN_IF_ERROR(runEvaluation());
+    QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
     QWEN_RETURN_IF_ERROR(save(/*last=*/true));
     return RunEnd::Finished;
   }

@@ -35,9 +35,8 @@ struct RunFiles {
   const SideFiles *sideFiles = nullptr;
 };
 
-/// Writes and publishes the checkpoint of a state, then removes all but the
-/// newest `keep`. Refuses weights or moments that are not finite. Returns the
-/// folder.
+/// Writes and publishes the checkpoint of a state. Refuses weights or moments
+/// that are not finite. Returns the folder.
 StatusOr<std::string> saveCheckpoint(const RunFiles &files, Engine &engine,
                                      const TrainerState &state,
                                      const RunOptions &options);
@@ -56,7 +55,8 @@ loadForResume(const std::string &path, Engine &engine,
 enum class RunEnd { Finished, Stopped };
 
 /// A run from the trainer's position to its end, or until `stopRequested`,
-/// which is asked after each step.
+/// which is asked after each step and in evaluations. An evaluation that a stop
+/// cut short is made up for by the run that goes on.
 class TrainingRun {
 public:
   TrainingRun(Trainer &trainer, Engine &engine, const TokenDataset *evalData,
@@ -70,7 +70,7 @@ public:
 private:
   Status reportStep(const StepResult &result, double seconds);
   Status checkNonFinite(const StepResult &result);
-  Status runEvaluation();
+  Status runEvaluation(const std::function<bool()> &stopRequested);
   void writeMetrics(std::string_view group, std::span<const Scalar> scalars);
   Status save(bool last);
   double mfuOf(const StepResult &result, double seconds) const;
@@ -82,7 +82,7 @@ private:
   RunOptions options;
   MetricsLog *metrics;
   Progress &progress;
-  int64_t savedStep = -1, evaluatedStep = -1;
+  int64_t savedStep = -1, evaluatedStep = 0;
   int64_t stepsHere = 0;  ///< done by this process
   double stepSeconds = 0; ///< they took
 };

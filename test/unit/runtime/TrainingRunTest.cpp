@@ -95,6 +95,7 @@ static std::string timelessMetrics(const std::string &out) {
 }
 
 TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
+  runOptions.evalEvery = 3;
   BigramEngine straight(limits, vocab);
   auto end = runIn(folder / "straight", straight, 1000);
   ASSERT_OK(end.status());
@@ -107,6 +108,11 @@ TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
     auto stopped = runIn(out, before, stop);
     ASSERT_OK(stopped.status());
     EXPECT_EQ(*stopped, RunEnd::Stopped);
+    EXPECT_EQ(
+        readFile(out + "/metrics.jsonl")
+            .find(fmt::format("{{\"step\": {}, \"group\": \"eval\"", stop)),
+        std::string::npos)
+        << "a stop does not wait for an evaluation";
     auto finished = runIn(out, after, 1000);
     ASSERT_OK(finished.status());
     auto seen = before.seen;
