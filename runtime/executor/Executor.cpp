@@ -148,6 +148,9 @@ void Executor::State::poison() {
 
 StatusOr<Executor> Executor::create(const Plan &plan,
                                     const ExecutorOptions &options) {
+  // Loading and initialisation run on as many threads as the launches.
+  if (options.threads > 0)
+    omp_set_num_threads(options.threads);
   QWEN_RETURN_IF_ERROR(checkCpuTarget(kernelTarget, "the CPU kernels need"));
   QWEN_RETURN_IF_ERROR(checkCpuTarget(plan.info().target));
   auto state = std::make_unique<State>(plan);

@@ -32,9 +32,13 @@ StatusOr<MetricsLog> MetricsLog::open(const std::string &directory,
                                       int64_t completedStep) {
   std::string path = directory + "/metrics.jsonl";
   std::string kept;
-  if (completedStep > 0)
-    if (auto old = readTextFile(path); old.ok())
+  if (completedStep > 0) {
+    auto old = readTextFile(path);
+    if (old.ok())
       kept = keepLines(*old, completedStep);
+    else if (old.status().code() != StatusCode::NotFound)
+      return old.status();
+  }
   QWEN_RETURN_IF_ERROR(publishFile(path, kept));
   QWEN_ASSIGN_OR_RETURN(OutputFile lines, OutputFile::append(path));
   QWEN_ASSIGN_OR_RETURN(

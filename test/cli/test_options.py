@@ -53,10 +53,12 @@ class CommandLine(WithPlan):
             (("--beta1", "1"), "--beta1"),
             (("--beta2", "-0.1"), "--beta2"),
             (("--eps", "0"), "--eps"),
+            (("--eps", "1e-50"), "--eps"),
             (("--clip", "-1"), "--clip"),
             (("--weight-decay", "nan"), "--weight-decay"),
             (("--keep", "0"), "--keep"),
             (("--threads", "-1"), "--threads"),
+            (("--threads", "4097"), "--threads"),
             (("--save-every", "99999999999999999999"), "at most"),
         ):
             with self.subTest(extra=extra):

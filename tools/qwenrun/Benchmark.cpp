@@ -56,9 +56,9 @@ static StatusOr<TokenDataset> openBenchmarkData(const Session &session,
       (std::filesystem::temp_directory_path(error) /
        fmt::format("qwenrun-benchmark-{}.safetensors", ::getpid()))
           .string();
-  QWEN_RETURN_IF_ERROR(
-      writeSyntheticData(path, plan.info(), options.trainer.seed));
-  auto data = openDataset(session, path, plan);
+  Status written = writeSyntheticData(path, plan.info(), options.trainer.seed);
+  StatusOr<TokenDataset> data =
+      written.ok() ? openDataset(session, path, plan) : written;
   // The mapping stays; the name is not needed any more.
   ::unlink(path.c_str());
   return data;

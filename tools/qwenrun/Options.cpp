@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 using namespace qwen;
@@ -199,8 +200,9 @@ static Status checkRanges(const Options &options) {
        "--min-lr must lie between 0 and --lr"},
       {adamw.beta1 >= 0 && adamw.beta1 < 1, "--beta1 must lie in [0, 1)"},
       {adamw.beta2 >= 0 && adamw.beta2 < 1, "--beta2 must lie in [0, 1)"},
-      {std::isfinite(adamw.epsilon) && adamw.epsilon > 0,
-       "--eps must be positive"},
+      {std::isfinite(adamw.epsilon) &&
+           adamw.epsilon >= std::numeric_limits<float>::min(),
+       "--eps must be a positive float32 number"},
       {std::isfinite(adamw.weightDecay) && adamw.weightDecay >= 0,
        "--weight-decay must be a number of at least 0"},
       {std::isfinite(adamw.maxGradNorm) && adamw.maxGradNorm >= 0,
@@ -211,7 +213,8 @@ static Status checkRanges(const Options &options) {
       {options.run.maxNonFinite >= 1, "--max-nonfinite must be at least 1"},
       {options.run.peakTflops >= 0, "--peak-tflops must not be negative"},
       {options.benchmark >= 0, "--benchmark must not be negative"},
-      {options.threads >= 0, "--threads must not be negative"},
+      {options.threads >= 0 && options.threads <= 4096,
+       "--threads must lie between 0 and 4096"},
       {options.logEvery >= 1, "--log-every must be at least 1"},
   };
   // Products of two counts fit 64 bits; a larger number is a slip.
@@ -326,8 +329,8 @@ std::string Options::trainingText() const {
                {"lr", trainer.schedule.peak},
                {"min_lr", trainer.schedule.minimum},
                {"schedule", scheduleKindName(trainer.schedule.kind)},
-               {"warmup", trainer.schedule.warmup.value},
-               {"decay", trainer.schedule.decay.value},
+               {"warmup", toString(trainer.schedule.warmup)},
+               {"decay", toString(trainer.schedule.decay)},
                {"beta1", trainer.adamw.beta1},
                {"beta2", trainer.adamw.beta2},
                {"eps", trainer.adamw.epsilon},

@@ -187,6 +187,11 @@ Status qwen::train(Session &session, const Plan &plan,
   if (!directory) {
     QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
     directory.emplace(std::move(opened));
+    // Another run may have come and gone since the folder was looked at.
+    if (!listCheckpoints(options.out).empty())
+      return makeError(StatusCode::FailedPrecondition,
+                       "'{}' got checkpoints of another run meanwhile",
+                       options.out);
   }
   return runTraining(session, trainer, evalData, *directory, stopRequested);
 }
