@@ -1,5 +1,4 @@
-//===- BlockProductAvx512.cpp - blockProduct with 512-bit vectors -*- C++
-//-*-===//
+//===- BlockProductAvx512.cpp - blockProduct, 512-bit vectors --*- C++ -*-===//
 //
 // Twelve rows by two vectors: 24 sums and three operands in 32 registers.
 //
