@@ -33,6 +33,12 @@ PlanSpec smallSpec(const std::string &kind) {
 
 class TrainingStepsTest : public testing::TestWithParam<std::string> {
 protected:
+  void SetUp() override {
+    ASSERT_OK_AND_TAKE(opened, Checkpoint::open(sourcePath(
+                                   "test/golden/tiny-untied-1to3/checkpoint")));
+    source.emplace(std::move(opened));
+  }
+
   /// A fresh engine with the weights of the golden checkpoint.
   StatusOr<PlanEngine> makeEngine() {
     PlanSpec spec = smallSpec(GetParam());
@@ -41,10 +47,7 @@ protected:
     options.hugePages = false;
     options.poison = true;
     QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, options));
-    QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint,
-                          Checkpoint::open(sourcePath(
-                              "test/golden/" + spec.config + "/checkpoint")));
-    auto report = loadParameters(checkpoint, engine.parameters(), {});
+    auto report = loadParameters(*source, engine.parameters(), {});
     if (!report.ok())
       return report.status();
     return engine;
@@ -67,6 +70,8 @@ protected:
   }
 
   TemporaryFolder folder;
+  /// Engines may point into it.
+  std::optional<Checkpoint> source;
   int files = 0;
 };
 
@@ -188,6 +193,7 @@ TEST_P(TrainingStepsTest, RunThatStopsAndGoesOnKeepsEveryBit) {
   ASSERT_OK_AND_TAKE(directory, RunDirectory::open(folder / "run"));
   RunFiles files;
   files.directory = &directory;
+  files.source = &*source;
   std::string saved;
   for (size_t begin = 0; begin < losses.size(); begin += 2) {
     SCOPED_TRACE(fmt::format("from step {}", begin));
