@@ -7,6 +7,7 @@
 
 #include "models/Config.h"
 #include "models/ConfigFields.h"
+#include "qwen/Plan/Buffer.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -85,8 +86,7 @@ static Status expectDivisible(const ConfigFields &fields, StringRef name,
 static Status expectWidth(const ConfigFields &fields, StringRef headsName,
                           int64_t heads, StringRef dimName, int64_t dim,
                           int64_t times) {
-  constexpr int64_t widest = (int64_t(1) << 31) - 1;
-  int64_t most = widest / times / dim;
+  int64_t most = maxDimension / times / dim;
   if (heads <= most)
     return okStatus();
   return invalidArgument("{}: expected at most {} with {} {}, found {}",

@@ -1,6 +1,7 @@
 //===- ConfigFields.cpp - Typed access to JSON fields ---------------------===//
 
 #include "models/ConfigFields.h"
+#include "qwen/Plan/Buffer.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -42,8 +43,7 @@ bool ConfigFields::has(StringRef field) const {
 
 StatusOr<int64_t> ConfigFields::positive(StringRef field) const {
   std::optional<int64_t> value = object.getInteger(field);
-  constexpr int64_t largest = (int64_t(1) << 31) - 1;
-  if (!value || *value < 1 || *value > largest)
+  if (!value || *value < 1 || *value > maxDimension)
     return mismatch(field, "a whole number between 1 and 2^31 - 1");
   return *value;
 }

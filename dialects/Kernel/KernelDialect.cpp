@@ -39,11 +39,6 @@ void KernelDialect::initialize() {
 // Buffers
 //===----------------------------------------------------------------------===//
 
-/// Row and column numbers are 32-bit in kernels.
-static constexpr int64_t maxDimension = (int64_t(1) << 31) - 1;
-/// Byte counts of many such buffers still fit in 63 bits.
-static constexpr int64_t maxElements = int64_t(1) << 48;
-
 /// Whether a memref is one that BufferType can describe; if not, says why.
 static std::string bufferFault(MemRefType type) {
   Type element = type.getElementType();

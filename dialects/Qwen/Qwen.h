@@ -7,6 +7,8 @@
 #ifndef QWEN_DIALECTS_QWEN_QWEN_H
 #define QWEN_DIALECTS_QWEN_QWEN_H
 
+#include "qwen/Plan/Buffer.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -19,12 +21,6 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace qwen {
-
-/// Largest dimension: row and column numbers are 32-bit in kernels.
-inline constexpr int64_t maxDimension = (int64_t(1) << 31) - 1;
-/// Largest number of elements: byte counts of many such tensors still fit in
-/// 63 bits.
-inline constexpr int64_t maxElements = int64_t(1) << 48;
 
 /// Bytes of all elements of a static shaped type.
 int64_t tensorBytes(mlir::Type type);

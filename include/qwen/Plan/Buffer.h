@@ -49,6 +49,11 @@ constexpr const char *dtypeName(DType dtype) {
 
 /// Largest number of dimensions of a kernel operand.
 inline constexpr int maxRank = 4;
+/// Largest dimension: row and column numbers are 32-bit in kernels.
+inline constexpr int64_t maxDimension = (int64_t(1) << 31) - 1;
+/// Largest number of elements: byte counts of many such tensors still fit in
+/// 63 bits.
+inline constexpr int64_t maxElements = int64_t(1) << 48;
 
 /// Element type, shape and strides (both in elements) of a view. Rank 0 is a
 /// scalar of one element.
