@@ -19,6 +19,8 @@ def VerifyImportPass : Pass<"verify-import", "::mlir::ModuleOp"> {
     - values are tensors of f32, bf16, f64 or i32; those of i1 stay between
       elementwise ops;
     - there is at least one `qwen.parameter`;
+    - where `qwen.model` says vocab_size, the tables for `tokens` and `labels`
+      have that many rows;
     - only `qwen`, `arith`, `math` and `func` ops occur, and no op that belongs
       to a later stage (gradients, optimizer, groups).
 

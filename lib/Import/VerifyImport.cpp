@@ -158,6 +158,37 @@ LogicalResult checkOutput(func::FuncOp function, StringRef name, int64_t rank,
   return success();
 }
 
+/// Token ids and labels are below qwen.model's vocab_size: that many rows must
+/// be there for them.
+LogicalResult checkVocabulary(func::FuncOp function, ModuleOp module) {
+  auto model = module->getAttrOfType<DictionaryAttr>("qwen.model");
+  auto size = model ? model.getAs<IntegerAttr>("vocab_size") : IntegerAttr();
+  if (!size)
+    return success();
+  auto check = [&](Operation *op, Value ids, Value table) -> LogicalResult {
+    int64_t rows = cast<RankedTensorType>(table.getType()).getDimSize(0);
+    auto input = dyn_cast<BlockArgument>(ids);
+    auto name = input ? function.getArgAttrOfType<StringAttr>(
+                            input.getArgNumber(), "qwen.input")
+                      : StringAttr();
+    if (!name || (name != "tokens" && name != "labels") ||
+        rows >= size.getInt())
+      return success();
+    return op->emitOpError("has a table of ")
+           << rows << " rows for " << name.getValue()
+           << ", but qwen.model says vocab_size = " << size.getInt();
+  };
+  for (Operation &op : function.getBody().front()) {
+    if (auto embedding = dyn_cast<EmbeddingOp>(op))
+      if (failed(check(&op, embedding.getIds(), embedding.getTable())))
+        return failure();
+    if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
+      if (failed(check(&op, loss.getLabels(), loss.getW())))
+        return failure();
+  }
+  return success();
+}
+
 struct VerifyImportPass : impl::VerifyImportPassBase<VerifyImportPass> {
   FailureOr<int64_t> sizeAttr(StringRef name) {
     auto attr = getOperation()->getAttrOfType<IntegerAttr>(name);
@@ -192,12 +223,14 @@ struct VerifyImportPass : impl::VerifyImportPassBase<VerifyImportPass> {
                   {"cu_seqlens", *documents + 1},
                   {"labels", *tokens}};
     if (failed(checkInputs(forward, all)) ||
-        failed(checkOutput(forward, "nll", 1, *tokens)))
+        failed(checkOutput(forward, "nll", 1, *tokens)) ||
+        failed(checkVocabulary(forward, module)))
       return failure();
     auto logits = module.lookupSymbol<func::FuncOp>("logits");
     if (logits &&
         (failed(checkInputs(logits, ArrayRef<Slot>(all).drop_back())) ||
-         failed(checkOutput(logits, "logits", 2, *tokens))))
+         failed(checkOutput(logits, "logits", 2, *tokens)) ||
+         failed(checkVocabulary(logits, module))))
       return failure();
     return success();
   }

@@ -176,3 +176,19 @@ module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
 // expected-error @+1 {{the model needs a positive integer attribute qwen.max_documents below 2147483647}}
 module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 9223372036854775807 : i64} {
 }
+
+// -----
+
+// A vocabulary that the embedding does not hold.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64, qwen.model = {vocab_size = 17 : i64}} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "labels"},
+      %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+      -> (tensor<8xf32> {qwen.output = "nll"}) {
+    %w = qwen.get_parameter [@w] : tensor<16x4xf32>
+    // expected-error @+1 {{'qwen.embedding' op has a table of 16 rows for tokens, but qwen.model says vocab_size = 17}}
+    %x = qwen.embedding %w, %t : tensor<16x4xf32>, tensor<8xi32> -> tensor<8x4xf32>
+    %n = qwen.linear_cross_entropy %x, %w, %l : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32> -> tensor<8xf32>
+    return %n : tensor<8xf32>
+  }
+}
