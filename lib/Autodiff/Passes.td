@@ -143,7 +143,7 @@ def OptimizerPass : Pass<"qwen-optimizer", "::mlir::ModuleOp"> {
                "Regular expressions; parameters that match do not decay">];
 }
 
-def VerifyAutodiffPass : Pass<"qwen-verify-autodiff", "::mlir::ModuleOp"> {
+def VerifyAutodiffPass : Pass<"verify-autodiff", "::mlir::ModuleOp"> {
   let summary = "Check what holds after stage autodiff";
   let description = [{
     - `@micro_step`, `@update`, `@eval` exist, each public with `qwen.program`,

@@ -1,16 +1,16 @@
 // RUN: split-file %s %t
-// RUN: not qwen-opt %t/missing.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/missing.mlir
-// RUN: not qwen-opt %t/inputs.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/inputs.mlir
+// RUN: not qwen-opt %t/missing.mlir --verify-autodiff 2>&1 | FileCheck %t/missing.mlir
+// RUN: not qwen-opt %t/inputs.mlir --verify-autodiff 2>&1 | FileCheck %t/inputs.mlir
 // RUN: cat %t/programs.mlir %t/stray.mlir > %t/all-stray.mlir
-// RUN: not qwen-opt %t/all-stray.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/stray.mlir
+// RUN: not qwen-opt %t/all-stray.mlir --verify-autodiff 2>&1 | FileCheck %t/stray.mlir
 // RUN: cat %t/programs.mlir %t/no-gradient.mlir > %t/all-no-gradient.mlir
-// RUN: not qwen-opt %t/all-no-gradient.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/no-gradient.mlir
+// RUN: not qwen-opt %t/all-no-gradient.mlir --verify-autodiff 2>&1 | FileCheck %t/no-gradient.mlir
 // RUN: cat %t/programs.mlir %t/not-stepped.mlir > %t/all-not-stepped.mlir
-// RUN: not qwen-opt %t/all-not-stepped.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/not-stepped.mlir
+// RUN: not qwen-opt %t/all-not-stepped.mlir --verify-autodiff 2>&1 | FileCheck %t/not-stepped.mlir
 // RUN: cat %t/programs.mlir %t/twice.mlir > %t/all-twice.mlir
-// RUN: not qwen-opt %t/all-twice.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/twice.mlir
+// RUN: not qwen-opt %t/all-twice.mlir --verify-autodiff 2>&1 | FileCheck %t/twice.mlir
 // RUN: cat %t/programs.mlir %t/stacks.mlir > %t/all-stacks.mlir
-// RUN: not qwen-opt %t/all-stacks.mlir --qwen-verify-autodiff 2>&1 | FileCheck %t/stacks.mlir
+// RUN: not qwen-opt %t/all-stacks.mlir --verify-autodiff 2>&1 | FileCheck %t/stacks.mlir
 
 //--- missing.mlir
 // CHECK: error: expected a program '@micro_step'

@@ -1,4 +1,4 @@
-// RUN: qwen-opt %s --qwen-merge-projections --qwen-autodiff --qwen-optimizer --qwen-verify-autodiff | FileCheck %s
+// RUN: qwen-opt %s --qwen-merge-projections --qwen-autodiff --qwen-optimizer --verify-autodiff | FileCheck %s
 
 // The whole stage, and its promise.
 // CHECK-DAG: func.func @micro_step(
