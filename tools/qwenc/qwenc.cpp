@@ -120,11 +120,15 @@ LogicalResult oneOf(StringRef flag, StringRef value,
 LogicalResult checkFlags(const Flags &flags) {
   if (flags.input.empty())
     return usageError("no input; usage: qwenc model.mlir -o plan.fb");
-  if (flags.output.empty() && flags.stopAfter.empty())
-    return usageError("no output; give -o plan.fb, or --stop-after=STAGE");
-  if (!flags.stopAfter.empty() && !stageByName(flags.stopAfter))
+  std::optional<Stage> last = Stage::Emit;
+  if (!flags.stopAfter.empty())
+    last = stageByName(flags.stopAfter);
+  if (!last)
     return usageError("--stop-after=" + flags.stopAfter +
                       ": no such stage; --list-stages lists them");
+  if (flags.output.empty() && *last == Stage::Emit)
+    return usageError("no output; give -o plan.fb, or an earlier stage by "
+                      "--stop-after=STAGE");
   for (const std::string &remark : flags.remarks)
     if (failed(oneOf("remarks", remark, {"fusion"})))
       return failure();
