@@ -70,6 +70,7 @@ struct CompileGroupsPass : impl::CompileGroupsPassBase<CompileGroupsPass> {
     OpPassManager pm(ModuleOp::getOperationName());
     buildPipeline(pm);
     pm.getDependentDialects(registry);
+    registry.insert<kernel::KernelDialect>();
   }
 
   LogicalResult toLLVMDialect(ModuleOp groups) {

@@ -1,5 +1,6 @@
 // RUN: qwen-opt %s -qwen-lower-groups -qwen-compile-groups | FileCheck %s
 // RUN: qwen-opt %s -qwen-lower-groups -qwen-compile-groups=cpu=x86-64-v2 | FileCheck %s --check-prefix=V2
+// RUN: qwen-opt %s -qwen-lower-groups | qwen-opt -qwen-compile-groups | FileCheck %s
 // RUN: not qwen-opt %s -qwen-lower-groups -qwen-compile-groups=cpu=z80 2>&1 | FileCheck %s --check-prefix=BAD
 
 // The groups become one ELF object.

@@ -15,6 +15,9 @@
 #include "lib/Pipelines/Pipelines.h"
 #include "lib/Schedule/Passes.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
@@ -22,6 +25,9 @@
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   qwen::registerCompilerDialects(registry);
+  // What qwen-lower-groups writes, to be read again.
+  registry.insert<mlir::LLVM::LLVMDialect, mlir::scf::SCFDialect,
+                  mlir::vector::VectorDialect>();
   mlir::registerTransformsPasses();
   qwen::registerQwenImportPasses();
   qwen::registerQwenAutodiffPasses();
