@@ -54,8 +54,18 @@ def CompileGroupsPass : Pass<"qwen-compile-groups", "::mlir::ModuleOp"> {
     replaces the module by one `kernel.binary`. A module without groups gets
     none.
 
-    Input: `module @qwen_groups { func.func @double … }`
-    Output: `kernel.binary @code {object = "\7FELF…", target = "x86-64-v3"}`
+    Input:
+    ```mlir
+    module @qwen_groups {
+      func.func @double(%operands: !llvm.ptr, %partials: !llvm.ptr, %begin: i64, %end: i64) {
+        return
+      }
+    }
+    ```
+    Output (shortened):
+    ```mlir
+    kernel.binary @code {object = "\7FELF", target = "x86-64-v3"}
+    ```
   }];
   let options = [
     Option<"cpu", "cpu", "std::string", "\"x86-64-v3\"",

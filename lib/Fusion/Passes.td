@@ -162,9 +162,14 @@ def VerifyFusionPass : Pass<"verify-fusion", "::mlir::ModuleOp"> {
     outside a group only to be written as it is. No norm is left whole, and no
     op in a group is itself outside what groups may hold.
 
-    Input: `%y = arith.addf %a, %b : tensor<8x64xf32>` in a function gives
-    ``'arith.addf' op in @f is outside every group after fusion``.
-    Output: the module, unchanged.
+    An op that fusion has forgotten:
+    ```mlir
+    func.func @f(%a: tensor<8x64xf32>, %b: tensor<8x64xf32>) -> tensor<8x64xf32> {
+      // error: 'arith.addf' op in @f is outside every group after fusion
+      %y = arith.addf %a, %b : tensor<8x64xf32>
+      return %y : tensor<8x64xf32>
+    }
+    ```
   }];
 }
 

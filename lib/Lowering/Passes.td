@@ -68,10 +68,14 @@ def VerifyLoweringPass : Pass<"verify-lowering", "::mlir::ModuleOp"> {
     machine code). Every kernel.group names a group function whose operand
     types, rows and column sums are those of the call. No value is a tensor.
 
-    Input: a function with `qwen.linear` gives
-    ``'qwen.linear' op in @f is no kernel call: only kernel ops may remain after
-    lowering``.
-    Output: the module, unchanged.
+    An op that lowering has forgotten:
+    ```mlir
+    func.func @f(%x: memref<8x4xf32>) {
+      // error: 'arith.constant' op in @f is no kernel call: only kernel ops may remain after lowering
+      %c = arith.constant dense<0.0> : tensor<8x4xf32>
+      return
+    }
+    ```
   }];
 }
 

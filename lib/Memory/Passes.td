@@ -128,6 +128,15 @@ def VerifyMemoryPass : Pass<"verify-memory", "::mlir::ModuleOp"> {
     allocation has a place of 64-byte alignment inside the arena; no two
     allocations that live at the same launch share a byte, but for in-place
     hand-over; nothing is read, or added to, before it is written.
+
+    Two allocations that live together in the same bytes:
+    ```mlir
+    %a = memref.alloc() {qwen.offset = 0 : i64, qwen.slot = 0 : i64} : memref<4xf32>
+    // error: 'memref.alloc' op shares bytes with memory that is alive at the same launch
+    %b = memref.alloc() {qwen.offset = 0 : i64, qwen.slot = 1 : i64} : memref<4xf32>
+    kernel.copy ins(%x : memref<4xf32>) outs(%a : memref<4xf32>)
+    kernel.copy ins(%a : memref<4xf32>) outs(%b : memref<4xf32>)
+    ```
   }];
 }
 

@@ -43,6 +43,13 @@ def VerifySchedulePass : Pass<"verify-schedule", "::mlir::ModuleOp"> {
   let description = [{
     The module holds the plan dialect and at most one `kernel.binary`, one
     header, and at least one program.
+
+    What stage schedule has forgotten:
+    ```mlir
+    plan.header target "x86-64" tokens 4 max_documents 1 vocab_size 8
+    // error: 'func.func' op must not be left after the stage schedule
+    func.func private @f()
+    ```
   }];
 }
 
