@@ -16,6 +16,7 @@
 #include "qwen/Support/BFloat16.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "runtime/kernels/cuda/Kernels.h"
+#include "test/parity/cuda/RequireGpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -418,6 +419,7 @@ void timeAll() {
 } // namespace
 
 int main(int argc, char **argv) {
+  cudatest::requireGpu();
   std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "time") {
     timeAll();
