@@ -308,18 +308,30 @@ template <int pending> QWEN_DEVICE void wgmmaWait() {
   "%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define QWEN_REGS64 QWEN_REGS32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43," \
   "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define QWEN_ACC64(i) QWEN_ACC16(i), QWEN_ACC16(i + 16), QWEN_ACC16(i + 32), QWEN_ACC16(i + 48)
+#define QWEN_REGS128 QWEN_REGS64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76," \
+  "%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97," \
+  "%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114," \
+  "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 // clang-format on
 
 /// A and B in shared memory.
 template <int n, Major majorA, Major majorB>
 QWEN_DEVICE void wgmma(float (&d)[n / 2], uint64_t a, uint64_t b,
                        bool accumulate) {
-  static_assert(n == 64 || n == 128);
+  static_assert(n == 64 || n == 128 || n == 256);
   if constexpr (n == 64)
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
                  "{" QWEN_REGS32 "}, %32, %33, p, 1, 1, %35, %36;\n}"
                  : QWEN_ACC16(0), QWEN_ACC16(16)
+                 : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(majorA)),
+                   "n"(int(majorB)));
+  else if constexpr (n == 256)
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                 "{" QWEN_REGS128 "}, %128, %129, p, 1, 1, %131, %132;\n}"
+                 : QWEN_ACC64(0), QWEN_ACC64(64)
                  : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(majorA)),
                    "n"(int(majorB)));
   else
@@ -335,12 +347,20 @@ QWEN_DEVICE void wgmma(float (&d)[n / 2], uint64_t a, uint64_t b,
 template <int n, Major majorB>
 QWEN_DEVICE void wgmma(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b,
                        bool accumulate) {
-  static_assert(n == 64 || n == 128);
+  static_assert(n == 64 || n == 128 || n == 256);
   if constexpr (n == 64)
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
                  "{" QWEN_REGS32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
                  : QWEN_ACC16(0), QWEN_ACC16(16)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),
+                   "r"(int(accumulate)), "n"(int(majorB)));
+  else if constexpr (n == 256)
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %133, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                 "{" QWEN_REGS128 "}, {%128,%129,%130,%131}, %132, p, 1, 1, "
+                 "%134;\n}"
+                 : QWEN_ACC64(0), QWEN_ACC64(64)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),
                    "r"(int(accumulate)), "n"(int(majorB)));
   else

@@ -1,0 +1,242 @@
+//===- AttentionParts.cuh - What the attention kernels share ---*- CUDA -*-===//
+//
+// Sizes, the lists of work and the scratch that the kernels hand each other. A
+// block is 64 rows of a document, counted from its first row; every product is
+// of 64 rows.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_RUNTIME_KERNELS_CUDA_ATTENTIONPARTS_CUH
+#define QWEN_RUNTIME_KERNELS_CUDA_ATTENTIONPARTS_CUH
+
+#include "Hopper.cuh"
+#include "RaggedTensor.cuh"
+#include "qwen/Plan/Kernels.h"
+#include "qwen/Plan/Scratch.h"
+
+#include <algorithm>
+
+namespace qwen::cuda {
+
+inline constexpr int blockRows = 64;
+inline constexpr uint32_t blockPanelBytes = 8192; ///< [64, 64] bf16
+inline constexpr uint32_t squareImageBytes = 8192;
+inline constexpr int attentionThreads = 384; ///< two warpgroups and a loader
+inline constexpr int attentionLoaderRegisters = 40;
+inline constexpr int attentionRegisters = 232;
+inline constexpr float log2OfE = 1.4426950408889634f;
+
+/// One piece of a document: `index` counts blocks (or pairs of blocks).
+struct AttentionTile {
+  DocumentRows document;
+  int index, blocks; ///< blocks of the document
+  int firstBlock;    ///< blocks of the documents before
+  int firstSquare;   ///< lower squares (64 x 64) of the documents before
+};
+
+/// Most passes of the backward, and so most key heads.
+inline constexpr int maxAttentionPasses = 64;
+
+/// The schedule kernel's counts, and the tickets of the kernels that follow.
+struct AttentionHeader {
+  int blocks, pairs;
+  int nextForward;
+  int nextKeys[maxAttentionPasses], nextQueries[maxAttentionPasses];
+};
+
+/// Statistics of one block of queries and one head.
+struct BlockStatistics {
+  float lse[blockRows];   ///< in units of log 2; +inf behind the end
+  float delta[blockRows]; ///< sum(o do); 0 behind the end
+};
+
+struct AttentionSizes {
+  int tokens, heads, keyHeads, groups, documents;
+  int maxBlocks, maxPairs, maxSquares;
+  int passes; ///< of the backward, each for `passKeyHeads` key heads
+  int passKeyHeads;
+
+  template <typename Args>
+  explicit AttentionSizes(const Args &args)
+      : tokens(int(args.q.dim(0))), heads(int(args.q.dim(1))),
+        keyHeads(int(args.k.dim(1))), groups(heads / keyHeads),
+        documents(int(args.cuSeqlens.dim(0) - 1)) {
+    // A document adds at most one block, pair or square that is not full.
+    int more = std::min(documents, tokens);
+    int full = int(ceilDiv(tokens, blockRows));
+    maxBlocks = full + more;
+    maxPairs = int(ceilDiv(tokens, 2 * blockRows)) + more;
+    maxSquares = int(int64_t(full) * (full + 1) / 2 + more);
+    // The squares of a pass take at most a GiB, or what one key head needs.
+    int64_t bytes = int64_t(groups) * maxSquares * squareImageBytes;
+    passKeyHeads =
+        int(std::clamp<int64_t>((int64_t(1) << 30) / bytes, 1, keyHeads));
+    passes = int(ceilDiv(keyHeads, passKeyHeads));
+    passKeyHeads = int(ceilDiv(keyHeads, passes));
+  }
+};
+
+/// What the kernels of one launch hand each other.
+struct AttentionBuffers {
+  AttentionHeader *header;
+  AttentionTile *pairs;    ///< most keys first [maxPairs]
+  AttentionTile *unsorted; ///< the schedule kernel's [maxPairs, maxBlocks]
+  // Of the backward alone.
+  AttentionTile *blocks;       ///< most queries first [maxBlocks]
+  BlockStatistics *statistics; ///< [head, block]
+  std::byte *squares;          ///< images of ds^T [head of the pass, square]
+
+  AttentionBuffers(Carver &carver, const AttentionSizes &sizes,
+                   bool isBackward) {
+    int64_t backward = isBackward ? 1 : 0;
+    header = carver.take<AttentionHeader>(1);
+    pairs = carver.take<AttentionTile>(sizes.maxPairs);
+    unsorted =
+        carver.take<AttentionTile>(sizes.maxPairs + backward * sizes.maxBlocks);
+    blocks = carver.take<AttentionTile>(backward * sizes.maxBlocks);
+    statistics =
+        carver.take<BlockStatistics>(backward * sizes.maxBlocks * sizes.heads);
+    squares =
+        carver.take<std::byte>(backward * sizes.passKeyHeads * sizes.groups *
+                               int64_t(sizes.maxSquares) * squareImageBytes);
+  }
+};
+
+/// Elements [token, head] of a strided operand.
+struct HeadValues {
+  float *data;
+  int64_t tokenStride, headStride;
+};
+
+/// Part of an output that no document covers, to be zeroed.
+struct UncoveredRows {
+  std::byte *data;
+  int64_t tokenStride, headStride; ///< in bytes
+  int heads, units, unitBytes;     ///< units of a row: 16 bytes, or 4
+};
+struct UncoveredOutputs {
+  UncoveredRows rows[3];
+  int count;
+};
+inline UncoveredRows uncoveredRows(const Buffer &buffer) {
+  int64_t bytes = dtypeBytes(buffer.dtype);
+  int rowBytes = int((buffer.rank == 3 ? buffer.dim(2) : 1) * bytes);
+  int unit = rowBytes % 16 == 0 ? 16 : 4;
+  return {buffer.as<std::byte>(),    buffer.strides[0] * bytes,
+          buffer.strides[1] * bytes, int(buffer.dim(1)),
+          rowBytes / unit,           unit};
+}
+
+/// Place in a ring of tiles.
+template <int count> struct TilePlace {
+  int stage = 0;
+  uint32_t phase = 0;
+  QWEN_DEVICE void advance() {
+    if (++stage == count) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+/// Barriers of a ring of `count` tiles.
+template <int count> struct TileBarriers {
+  uint64_t full[count], empty[count];
+
+  /// By one thread; `readers` arrivals free a tile.
+  QWEN_DEVICE void init(int readers) {
+    for (int i = 0; i < count; ++i) {
+      barrierInit(smemAddress(&full[i]), 1);
+      barrierInit(smemAddress(&empty[i]), readers);
+    }
+  }
+  QWEN_DEVICE void waitFull(const TilePlace<count> &place) {
+    barrierWait(smemAddress(&full[place.stage]), place.phase);
+  }
+  QWEN_DEVICE void waitEmpty(const TilePlace<count> &place) {
+    barrierWait(smemAddress(&empty[place.stage]), place.phase ^ 1);
+  }
+};
+
+/// Row of accumulator register i of this thread, and the column of the first
+/// register of each group of four.
+QWEN_DEVICE int registerRow(int i) {
+  int thread = threadIdx.x % 128;
+  return thread / 32 * 16 + thread % 32 / 4 + (i & 2) * 4;
+}
+QWEN_DEVICE int registerColumn(int i) {
+  return i / 4 * 8 + threadIdx.x % 4 * 2 + (i & 1);
+}
+
+/// Stores an accumulator [64, D] as bf16 through `tile` to the rows of a
+/// document; the thread that issues the store waits until `tile` is free again.
+template <int D>
+QWEN_DEVICE void storeTile(const float (&d)[D / 2], SmemAddr tile,
+                           const RaggedTensor &out, DocumentRows document,
+                           int row, int head, int barrierId) {
+  uint32_t lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  // The tile may have been an operand of the other warps' products.
+  namedSync(barrierId, 128);
+#pragma unroll
+  for (int j = 0; j < D / 16; ++j) {
+    uint32_t a[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a[i] = packBf16(d[8 * j + 2 * i], d[8 * j + 2 * i + 1]);
+    storeMatrices(tile + tileOffset(16 * warp + lane % 16,
+                                    16 * j + lane / 16 * 8, blockPanelBytes),
+                  a);
+  }
+  fenceProxyAsync();
+  namedSync(barrierId, 128);
+  if (threadIdx.x % 128 != 0)
+    return;
+  storeRows(out, document, row, head, tile);
+  bulkStoreCommit();
+  bulkStoreWaitRead();
+}
+
+// Enqueue one kernel each, in the order of their use.
+cudaError_t enqueueAttentionSchedule(const AttentionSizes &,
+                                     const AttentionBuffers &,
+                                     const int *cuSeqlens, bool isBackward,
+                                     const UncoveredOutputs &, cudaStream_t);
+/// Gradients of keys and values, and the squares of ds, of one pass.
+cudaError_t enqueueKeyGradients(const AttentionGradArgs &,
+                                const AttentionSizes &,
+                                const AttentionBuffers &, int pass,
+                                cudaStream_t);
+/// Gradients of queries of one pass.
+cudaError_t enqueueQueryGradients(const AttentionGradArgs &,
+                                  const AttentionSizes &,
+                                  const AttentionBuffers &, int pass,
+                                  cudaStream_t);
+
+/// Multiprocessors of the current device.
+int multiprocessors();
+
+/// Calls f<D>() with the head dimension of q: 64, 128 or 256.
+template <typename F> cudaError_t withHeadDim(int64_t headDim, F &&f) {
+  if (headDim == 256)
+    return f.template operator()<256>();
+  if (headDim == 128)
+    return f.template operator()<128>();
+  return f.template operator()<64>();
+}
+
+/// Launches a persistent kernel, a block a multiprocessor.
+template <typename... Parameters, typename... Values>
+cudaError_t launchPersistent(void (*kernel)(Parameters...), size_t sharedBytes,
+                             cudaStream_t stream, const Values &...values) {
+  cudaError_t error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sharedBytes));
+  if (error != cudaSuccess)
+    return error;
+  kernel<<<multiprocessors(), attentionThreads, sharedBytes, stream>>>(
+      values...);
+  return cudaGetLastError();
+}
+
+} // namespace qwen::cuda
+
+#endif // QWEN_RUNTIME_KERNELS_CUDA_ATTENTIONPARTS_CUH
