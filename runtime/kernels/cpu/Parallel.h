@@ -1,8 +1,8 @@
 //===- Parallel.h - Independent pieces of work on threads ------*- C++ -*-===//
 //
-// The only place where kernels start threads. Pieces are independent and each writes
-// its own outputs, so any thread may take any piece and the result does not
-// depend on the number of threads.
+// The only place where kernels start threads. Pieces are independent and each
+// writes its own outputs, so any thread may take any piece and the result does
+// not depend on the number of threads.
 //
 //===----------------------------------------------------------------------===//
 
