@@ -32,7 +32,7 @@ struct ParameterRole {
   bool decay = true;
   ParameterInit init = ParameterInit::Normal;
   double initStd = 0;
-  Buffer gradient;
+  Buffer gradient; ///< null data where the parameter is not trained
 };
 
 /// A model with its optimizer.

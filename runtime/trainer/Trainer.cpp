@@ -33,7 +33,8 @@ double qwen::sumLosses(const Batch &batch, const Buffer &nll) {
 
 void qwen::discardGradients(Engine &engine) {
   for (const ParameterRole &role : engine.roles())
-    std::memset(role.gradient.data, 0, size_t(role.gradient.bytes()));
+    if (role.gradient.data)
+      std::memset(role.gradient.data, 0, size_t(role.gradient.bytes()));
 }
 
 StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
@@ -194,7 +195,8 @@ std::string Trainer::explainNonFinite() {
     auto roles = engine->roles();
     auto parameters = engine->parameters();
     size_t i = 0;
-    while (i < roles.size() && firstNonFinite(roles[i].gradient) < 0)
+    while (i < roles.size() &&
+           (!roles[i].gradient.data || firstNonFinite(roles[i].gradient) < 0))
       ++i;
     if (i < roles.size()) {
       found = fmt::format("gradient of '{}'", parameters[i].name);

@@ -83,8 +83,8 @@ public:
     for (size_t i = 0; stats[2] && i < table.size(); ++i) {
       float g = stats[1] * grad[i];
       table[i] *= 1 - h[0] * h[4];
-      m[i] = h[1] * m[i] + (1 - h[1]) * g;
-      v[i] = h[2] * v[i] + (1 - h[2]) * g * g;
+      m[i] = (1 - h[1]) * m[i] + h[1] * g;
+      v[i] = (1 - h[2]) * v[i] + h[2] * g * g;
       table[i] -=
           h[0] / h[6] * m[i] / (std::sqrt(v[i]) / std::sqrt(h[7]) + h[3]);
     }

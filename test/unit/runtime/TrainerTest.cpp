@@ -190,12 +190,29 @@ TEST(TrainerTest, NonFiniteStepKeepsWeightsAndClearsGradients) {
   }
 }
 
+TEST(TrainerTest, NonFiniteStepOfAnUntrainedParameter) {
+  TemporaryFolder folder;
+  TokenDataset data = openData(folder, randomDocuments({9, 9, 9}));
+  BigramEngine engine({10, 4}, vocab);
+  initializeParameters(engine, 1);
+  // As the parameter of a plan that nothing accumulates a gradient of.
+  const_cast<ParameterRole &>(engine.roles()[0]).gradient = Buffer();
+  engine.poisonedMicroStep = 1;
+  TrainerOptions options;
+  options.steps = 3;
+  Trainer trainer = makeTrainer(engine, data, options);
+  EXPECT_EQ(step(trainer).kind, StepResult::Kind::NonFinite);
+  EXPECT_EQ(trainer.explainNonFinite(),
+            "nothing found when the step was run again");
+}
+
 TEST(TrainerTest, EvaluationIsTheTokenMeanAndTrainsNothing) {
   TemporaryFolder folder;
   TokenDataset data = openData(folder, randomDocuments({9, 3, 7}));
   BigramEngine engine({10, 4}, vocab);
-  auto result = evaluate(engine, data);
+  auto result = evaluate(engine, data, [] { return false; });
   ASSERT_OK(result.status());
+  EXPECT_FALSE(result->stopped);
   EXPECT_EQ(result->supervised, 16);
   EXPECT_NEAR(result->loss, std::log(double(vocab)), 1e-6);
   EXPECT_EQ(std::count(engine.grad.begin(), engine.grad.end(), 0.0f),
