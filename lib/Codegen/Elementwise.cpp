@@ -182,7 +182,10 @@ FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
     OperationState state(loc, op.getName());
     state.addOperands(operands);
     state.addTypes(withWidth(computeType(element), width));
-    state.addAttributes(op.getAttrs());
+    // A licence to contract or reassociate would let the group decide the bits.
+    for (NamedAttribute attribute : op.getAttrs())
+      if (attribute.getName() != "fastmath")
+        state.attributes.append(attribute);
     value = b.create(state)->getResult(0);
   } else {
     return op.emitOpError("cannot be part of a generated kernel; supported are "

@@ -80,3 +80,16 @@ kernel.group_function @sum attributes {domain = array<i64: 8, 16>, rows_per_bloc
   %s = qwen.reduce_sum %x dims = [0] : tensor<8x16xf32> -> tensor<16xf32>
   qwen.yield %s : tensor<16xf32>
 }
+
+// Flags that let LLVM contract or reassociate do not reach it: fused and unfused
+// groups give the same bits.
+// CHECK-LABEL: func.func @flags
+// CHECK-NOT: fastmath
+// CHECK: return
+kernel.group_function @flags attributes {domain = array<i64: 2, 16>, rows_per_block = 2 : i64,
+    input_types = [memref<2x16xf32>], output_types = [memref<2x16xf32>], column_sums = array<i64>} {
+^bb0(%x: tensor<2x16xf32>):
+  %0 = arith.mulf %x, %x fastmath<fast> : tensor<2x16xf32>
+  %1 = arith.addf %0, %x fastmath<contract> : tensor<2x16xf32>
+  qwen.yield %1 : tensor<2x16xf32>
+}
