@@ -21,7 +21,7 @@ run() {
 title "Set-up and build"
 tools/setup.sh
 cmake --preset release --log-level=WARNING
-cmake --build --preset release --target qwen-import qwenc qwen-plan qwenrun
+cmake --build --preset release --target qwen-import qwenc qwenrun
 
 title "Data: one document a chapter, every 20th chapter held out"
 rm -rf "$out"
@@ -40,7 +40,6 @@ run cp tools/demo/run.toml $out/run.toml
 run $bin/qwen-import/qwen-import models/configs/tiny.json --tokens 2048 \
   --max-documents 64 -o $out/model.mlir
 run $bin/qwenc/qwenc $out/model.mlir -o $out/plan.fb
-run $bin/qwen-plan/qwen-plan --summary $out/plan.fb
 
 title "Train, with the options of $out/run.toml"
 run $bin/qwenrun/qwenrun $out/plan.fb
