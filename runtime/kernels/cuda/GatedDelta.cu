@@ -38,10 +38,10 @@ struct ScanOutputs {
 
 /// Registers of one warpgroup, all transposed: rows are v.
 struct ScanState {
-  float s[64];           ///< state [64 v, 128 k]
-  uint32_t packed[8][4]; ///< state before the chunk
-  float u[32], o[32];    ///< [64 v, 64 t]
-  uint32_t vd[4][4], vdToEnd[4][4];
+  float s[64];            ///< state [64 v, 128 k]
+  uint32_t packed[8][4];  ///< state before the chunk
+  float u[32], o[32];     ///< [64 v, 64 t]
+  uint32_t results[4][4]; ///< o or vd of the chunk, to be written
 };
 
 /// w = beta (v - 2^G k S), packed; `u` holds k S.
@@ -65,9 +65,10 @@ QWEN_DEVICE void formTargets(uint32_t (&w)[4][4], const float (&u)[32],
 /// From the state before the chunk to vd and the state after it. No product
 /// depends on a condition, or ptxas would wait for each: a document's first
 /// chunk starts from zeros, its last one makes a state that nobody reads.
-template <Mode mode, typename Tiles>
+/// `writeEarlier` runs in the shadow of the first product.
+template <Mode mode, typename Tiles, typename F>
 QWEN_DEVICE void advance(ScanState &r, const Tiles &tiles, int half,
-                         float scale) {
+                         float scale, F &&writeEarlier) {
   Operand<Major::K> kRows(smemAddress(tiles.k), panelBytes);
   Operand<Major::MN> kColumns(smemAddress(tiles.k), panelBytes);
   Operand<Major::K> system(smemAddress(tiles.system), squareBytes);
@@ -75,77 +76,94 @@ QWEN_DEVICE void advance(ScanState &r, const Tiles &tiles, int half,
   wgmmaFence();
   product<64, 8>(r.u, r.packed, kRows, false);
   wgmmaCommit();
-  if constexpr (mode == Mode::Output) {
-    Operand<Major::K> qRows(smemAddress(tiles.q), panelBytes);
-    product<64, 8>(r.o, r.packed, qRows, false);
-    wgmmaCommit();
-  }
+  writeEarlier();
   uint32_t v[4][4], w[4][4];
   loadTransposed(v, smemAddress(tiles.rows) + half * panelBytes);
-  wgmmaWait<mode == Mode::Output ? 1 : 0>();
+  wgmmaWait<0>();
   holdRegisters(r.u);
   formTargets(w, r.u, v, tiles.gates);
   wgmmaFence();
   product<64, 4>(r.u, w, system, false);
   wgmmaCommit();
-  wgmmaWait<0>();
-  holdRegisters(r.u);
-  packAccumulator(r.vd, r.u);
-  scaleColumns(r.u, tiles.gates.toEnd, 1);
-  packAccumulator(r.vdToEnd, r.u);
+  // What o alone needs comes behind what the state needs.
   if constexpr (mode == Mode::Output) {
-    holdRegisters(r.o);
-    scaleColumns(r.o, tiles.gates.fromStart, scale);
+    Operand<Major::K> qRows(smemAddress(tiles.q), panelBytes);
+    product<64, 8>(r.o, r.packed, qRows, false);
+    wgmmaCommit();
   }
   float total = tiles.gates.fromStart[chunkSize - 1];
 #pragma unroll
   for (float &s : r.s)
     s *= total;
+  wgmmaWait<mode == Mode::Output ? 1 : 0>();
+  holdRegisters(r.u);
+  uint32_t vd[4][4], vdToEnd[4][4];
+  packAccumulator(vd, r.u);
+  scaleColumns(r.u, tiles.gates.toEnd, 1);
+  packAccumulator(vdToEnd, r.u);
   wgmmaFence();
-  product<128, 4>(r.s, r.vdToEnd, kColumns, true);
+  product<128, 4>(r.s, vdToEnd, kColumns, true);
+  wgmmaCommit();
   if constexpr (mode == Mode::Output) {
     Operand<Major::K> attended(smemAddress(tiles.attended), squareBytes);
-    product<64, 4>(r.o, r.vd, attended, true);
+    wgmmaWait<1>();
+    holdRegisters(r.o);
+    scaleColumns(r.o, tiles.gates.fromStart, scale);
+    wgmmaFence();
+    product<64, 4>(r.o, vd, attended, true);
+    wgmmaCommit();
   }
-  wgmmaCommit();
   wgmmaWait<0>();
   holdRegisters(r.s);
-  if constexpr (mode == Mode::Output)
+  if constexpr (mode == Mode::Output) {
     holdRegisters(r.o);
+    packAccumulator(r.results, r.o);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+      r.results[i / 4][i % 4] = vd[i / 4][i % 4];
+  }
 }
 
-QWEN_DEVICE void writeResults(ScanState &r, ScanSmem<Mode::Output> &smem,
-                              const ScanOutputs &out, const StageInfo &info,
+/// What is written late: results of the chunk before, and in Mode::State the
+/// state before this one.
+struct Written {
+  StageInfo results, state;
+  bool hasResults, hasState;
+};
+
+QWEN_DEVICE void writeResults(const ScanState &r, ScanSmem<Mode::Output> &smem,
+                              const ScanOutputs &out, const Written &written,
                               int half) {
-  packAccumulator(r.vd, r.o);
+  if (!written.hasResults)
+    return;
   namedSync(1 + half, 128);
-  storeTransposed(r.vd, smemAddress(smem.o[half]));
+  storeTransposed(r.results, smemAddress(smem.o[half]));
   namedSync(1 + half, 128);
-  writeRows(smem.o[half], out.o, info, half);
+  writeRows(smem.o[half], out.o, written.results, half);
 }
 
-QWEN_DEVICE void writeResults(ScanState &r, ScanSmem<Mode::State> &smem,
-                              const ScanOutputs &out, const StageInfo &info,
+QWEN_DEVICE void writeResults(const ScanState &r, ScanSmem<Mode::State> &smem,
+                              const ScanOutputs &out, const Written &written,
                               int half) {
   bool isIssuer = threadIdx.x % 128 == 0;
   if (isIssuer)
     bulkStoreWaitRead();
   namedSync(1 + half, 128);
-  storeTransposed(r.vd, smemAddress(smem.vd[half]));
-  if (!info.chunk.isFirst)
-    storeFragments(r.packed, smemAddress(smem.state[half]), panelBytes);
+  storeTransposed(r.results, smemAddress(smem.vd[half]));
+  storeFragments(r.packed, smemAddress(smem.state[half]), panelBytes);
   fenceProxyAsync();
   namedSync(1 + half, 128);
   if (!isIssuer)
     return;
-  int64_t slot = int64_t(info.index) * out.valueHeads + info.valueHead;
-  bulkStore(out.vd + slot * rowsBytes + half * panelBytes,
-            smemAddress(smem.vd[half]), panelBytes);
-  if (!info.chunk.isFirst)
-    for (int panel = 0; panel < 2; ++panel)
-      bulkStore(out.states + slot * stateBytes + panel * statePanelBytes +
-                    half * panelBytes,
-                smemAddress(smem.state[half]) + panel * panelBytes, panelBytes);
+  if (written.hasResults)
+    bulkStore(out.vd + slotOf(written.results, out.valueHeads) * rowsBytes +
+                  half * panelBytes,
+              smemAddress(smem.vd[half]), panelBytes);
+  if (written.hasState)
+    sendState(smem.state[half],
+              out.states + slotOf(written.state, out.valueHeads) * stateBytes,
+              half);
   bulkStoreCommit();
 }
 
@@ -169,6 +187,7 @@ __global__ void __launch_bounds__(scanThreads, 1)
   raiseRegisters<scanRegisters>();
   RingPlace<Smem::stages> place;
   ScanState r = {};
+  Written written = {};
   for (;;) {
     barrierWait(smemAddress(&smem.ring.full[place.stage]), place.phase);
     StageInfo info = smem.ring.info[place.stage];
@@ -177,11 +196,17 @@ __global__ void __launch_bounds__(scanThreads, 1)
 #pragma unroll
     for (float &s : r.s)
       s = info.chunk.isFirst ? 0 : s;
-    advance<mode>(r, smem.ring.tiles[place.stage], half, out.scale);
+    written.state = info;
+    written.hasState = !info.chunk.isFirst;
+    advance<mode>(r, smem.ring.tiles[place.stage], half, out.scale,
+                  [&] { writeResults(r, smem, out, written, half); });
     barrierArriveWarp(smemAddress(&smem.ring.empty[place.stage]));
     place.advance();
-    writeResults(r, smem, out, info, half);
+    written.results = info;
+    written.hasResults = true;
   }
+  written.hasState = false;
+  writeResults(r, smem, out, written, half);
   if (threadIdx.x % 128 == 0)
     bulkStoreWait();
 }

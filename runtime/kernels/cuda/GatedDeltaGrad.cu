@@ -13,7 +13,7 @@
 //   dbeta = x.v - 2^G k.(x S^T) + row sums of N' * (k k^T)
 //
 // where dq', dk', dk'' are the parts from the states. One warpgroup makes dq,
-// one dk, one loads tiles and finishes the gates.
+// one dk, one finishes the gates; one thread of a fourth loads tiles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ using namespace qwen::cuda;
 
 namespace {
 
-__global__ void __launch_bounds__(3 * 128, 1)
+__global__ void __launch_bounds__(4 * 128, 1)
     gradients(GatedDeltaSizes sizes, GatedDeltaBuffers buffers,
               GradOperands operands) {
   extern __shared__ __align__(1024) std::byte raw[];
@@ -36,15 +36,20 @@ __global__ void __launch_bounds__(3 * 128, 1)
   int role = warpgroupIndex();
   int items = buffers.header->chunks * sizes.keyHeads;
   GradContext context{smem, sizes, buffers, operands, items};
+  // 128 registers a thread at the start, moved to where they are needed.
   if (role == 0) {
-    raiseRegisters<216>();
+    raiseRegisters<176>();
     queryGradients(context);
   } else if (role == 1) {
     raiseRegisters<216>();
     keyGradients(context);
+  } else if (role == 2) {
+    lowerRegisters<96>();
+    finishHeads(context);
   } else {
-    lowerRegisters<72>();
-    loadAndFinish(context);
+    lowerRegisters<24>();
+    if (threadIdx.x % 128 == 0)
+      loadTiles(context);
   }
 }
 
@@ -56,7 +61,7 @@ cudaError_t enqueueGradients(const GatedDeltaSizes &sizes,
       gradients, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(GradSmem));
   if (error != cudaSuccess)
     return error;
-  gradients<<<multiprocessors(), 3 * 128, sizeof(GradSmem), stream>>>(
+  gradients<<<multiprocessors(), 4 * 128, sizeof(GradSmem), stream>>>(
       sizes, buffers, operands);
   return cudaGetLastError();
 }

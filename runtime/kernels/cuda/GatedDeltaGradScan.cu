@@ -70,14 +70,16 @@ QWEN_DEVICE void scaleOutputs(uint32_t (&dout)[4][4], const GateVectors &gates,
 }
 
 /// From the gradient after the chunk to x, dv and the gradient before it.
+/// `writeEarlier` runs in the shadow of the first product.
+template <typename F>
 QWEN_DEVICE void retreat(GradScanState &r, const StageTilesWithQ &tiles,
-                         int half, float scale) {
+                         int half, float scale, F &&writeEarlier) {
   Operand<Major::K> kRows(smemAddress(tiles.k), panelBytes);
   Operand<Major::MN> kColumns(smemAddress(tiles.k), panelBytes);
   Operand<Major::MN> qColumns(smemAddress(tiles.q), panelBytes);
   Operand<Major::MN> system(smemAddress(tiles.system), squareBytes);
   Operand<Major::MN> attended(smemAddress(tiles.attended), squareBytes);
-  float fromState[32], fromOutput[32];
+  float x[32];
   uint32_t dout[4][4], packed[4][4];
   loadTransposed(dout, smemAddress(tiles.rows) + half * panelBytes);
   packAccumulator(r.packed, r.ds);
@@ -86,27 +88,28 @@ QWEN_DEVICE void retreat(GradScanState &r, const StageTilesWithQ &tiles,
   for (float &ds : r.ds)
     ds *= total;
   wgmmaFence();
-  product<64, 8>(fromState, r.packed, kRows, false);
-  product<64, 4>(fromOutput, dout, attended, false);
+  product<64, 8>(x, r.packed, kRows, false);
+  wgmmaCommit();
+  writeEarlier();
+  wgmmaWait<0>();
+  holdRegisters(x);
+  scaleColumns(x, tiles.gates.toEnd, 1);
+  wgmmaFence();
+  product<64, 4>(x, dout, attended, true);
   wgmmaCommit();
   wgmmaWait<0>();
-  holdRegisters(fromState);
-  holdRegisters(fromOutput);
-  scaleColumns(fromState, tiles.gates.toEnd, 1);
-#pragma unroll
-  for (int i = 0; i < 32; ++i)
-    fromState[i] += fromOutput[i];
-  packAccumulator(packed, fromState);
+  holdRegisters(x);
+  packAccumulator(packed, x);
   scaleOutputs(dout, tiles.gates, scale);
   wgmmaFence();
-  product<64, 4>(fromState, packed, system, false);
+  product<64, 4>(x, packed, system, false);
   wgmmaCommit();
   product<128, 4>(r.ds, dout, qColumns, true);
   wgmmaCommit();
   wgmmaWait<1>();
-  holdRegisters(fromState);
+  holdRegisters(x);
   uint32_t dks[4][4];
-  formValueGradients(r, dks, fromState, tiles.gates);
+  formValueGradients(r, dks, x, tiles.gates);
   wgmmaFence();
   product<128, 4>(r.ds, dks, kColumns, true);
   wgmmaCommit();
@@ -114,32 +117,39 @@ QWEN_DEVICE void retreat(GradScanState &r, const StageTilesWithQ &tiles,
   holdRegisters(r.ds);
 }
 
-QWEN_DEVICE void writeResults(GradScanState &r, GradScanSmem &smem,
-                              const GradScanOutputs &out, const StageInfo &info,
-                              int half) {
+/// What is written late: results of the chunk before, and the gradient after
+/// this one.
+struct Written {
+  StageInfo results, dstate;
+  bool hasResults, hasDstate;
+};
+
+QWEN_DEVICE void writeResults(const GradScanState &r, GradScanSmem &smem,
+                              const GradScanOutputs &out,
+                              const Written &written, int half) {
   bool isIssuer = threadIdx.x % 128 == 0;
   if (isIssuer)
     bulkStoreWaitRead();
   namedSync(1 + half, 128);
   storeTransposed(r.x, smemAddress(smem.x[half]));
   storeTransposed(r.dv, smemAddress(smem.dv[half]));
-  if (!info.chunk.isLast)
-    storeFragments(r.packed, smemAddress(smem.dstate[half]), panelBytes);
+  storeFragments(r.packed, smemAddress(smem.dstate[half]), panelBytes);
   fenceProxyAsync();
   namedSync(1 + half, 128);
   if (isIssuer) {
-    int64_t slot = int64_t(info.index) * out.valueHeads + info.valueHead;
-    bulkStore(out.x + slot * rowsBytes + half * panelBytes,
-              smemAddress(smem.x[half]), panelBytes);
-    if (!info.chunk.isLast)
-      for (int panel = 0; panel < 2; ++panel)
-        bulkStore(out.dstates + slot * stateBytes + panel * statePanelBytes +
-                      half * panelBytes,
-                  smemAddress(smem.dstate[half]) + panel * panelBytes,
-                  panelBytes);
+    if (written.hasResults)
+      bulkStore(out.x + slotOf(written.results, out.valueHeads) * rowsBytes +
+                    half * panelBytes,
+                smemAddress(smem.x[half]), panelBytes);
+    if (written.hasDstate)
+      sendState(smem.dstate[half],
+                out.dstates +
+                    slotOf(written.dstate, out.valueHeads) * stateBytes,
+                half);
     bulkStoreCommit();
   }
-  writeRows(smem.dv[half], out.dv, info, half);
+  if (written.hasResults)
+    writeRows(smem.dv[half], out.dv, written.results, half);
 }
 
 __global__ void __launch_bounds__(scanThreads, 1)
@@ -161,6 +171,7 @@ __global__ void __launch_bounds__(scanThreads, 1)
   raiseRegisters<scanRegisters>();
   RingPlace<GradScanSmem::stages> place;
   GradScanState r = {};
+  Written written = {};
   for (;;) {
     barrierWait(smemAddress(&smem.ring.full[place.stage]), place.phase);
     StageInfo info = smem.ring.info[place.stage];
@@ -169,11 +180,17 @@ __global__ void __launch_bounds__(scanThreads, 1)
 #pragma unroll
     for (float &ds : r.ds)
       ds = info.chunk.isLast ? 0 : ds;
-    retreat(r, smem.ring.tiles[place.stage], half, out.scale);
+    written.dstate = info;
+    written.hasDstate = !info.chunk.isLast;
+    retreat(r, smem.ring.tiles[place.stage], half, out.scale,
+            [&] { writeResults(r, smem, out, written, half); });
     barrierArriveWarp(smemAddress(&smem.ring.empty[place.stage]));
     place.advance();
-    writeResults(r, smem, out, info, half);
+    written.results = info;
+    written.hasResults = true;
   }
+  written.hasDstate = false;
+  writeResults(r, smem, out, written, half);
   if (threadIdx.x % 128 == 0)
     bulkStoreWait();
 }

@@ -60,7 +60,7 @@ struct GradSmem {
     barrierInit(smemAddress(&rowsEmpty), 8);
     for (int i = 0; i < 2; ++i) {
       barrierInit(smemAddress(&headFull[i]), 1 + 4);
-      barrierInit(smemAddress(&headEmpty[i]), 8);
+      barrierInit(smemAddress(&headEmpty[i]), 12);
     }
     barrierInit(smemAddress(&stateFull), 1);
     barrierInit(smemAddress(&stateEmpty), 12);
@@ -134,20 +134,29 @@ QWEN_DEVICE void writeRowValues(float *out, float first, float second) {
   }
 }
 
-/// Sums of the columns over the 16 rows of each warp.
+/// Sums of the columns over the 16 rows of each warp. In each step a lane sends
+/// half of its sums to its partner and keeps the other half.
 QWEN_DEVICE void writeColumnSums(float (&out)[4][chunkSize],
                                  const float (&d)[32]) {
-  int warp = threadIdx.x % 128 / 32;
+  int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  float sums[16];
 #pragma unroll
-  for (int j = 0; j < 8; ++j)
+  for (int i = 0; i < 16; ++i)
+    sums[i] = d[i / 2 * 4 + i % 2] + d[i / 2 * 4 + 2 + i % 2];
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      float sum = d[4 * j + e] + d[4 * j + 2 + e];
-      for (int step = 4; step < 32; step *= 2)
-        sum += __shfl_xor_sync(~0u, sum, step);
-      if (threadIdx.x % 32 < 4)
-        out[warp][accumulatorColumn(j) + e] = sum;
+  for (int kept = 8, bit = 16; kept >= 2; kept /= 2, bit /= 2) {
+    bool upper = lane & bit;
+#pragma unroll
+    for (int i = 0; i < kept; ++i) {
+      float sent = upper ? sums[i] : sums[i + kept];
+      float mine = upper ? sums[i + kept] : sums[i];
+      sums[i] = mine + __shfl_xor_sync(~0u, sent, bit);
     }
+  }
+  // Bits 4, 3 and 2 of the lane chose the columns of 8.
+  int j = lane / 4;
+  *reinterpret_cast<float2 *>(&out[warp][accumulatorColumn(j)]) = {sums[0],
+                                                                   sums[1]};
 }
 
 /// Row dots of `part` with a tile times the factors, and zeros where there is
@@ -254,12 +263,7 @@ QWEN_DEVICE void queryHead(GradSmem &smem, int step, bool hasState,
   wgmmaFence();
   product<64, 8>(pairs, dout, vd, false);
   wgmmaCommit();
-  // Without a state the product is made all the same, of anything, and not
-  // used: a condition would make ptxas wait for each product.
-  waitFor(smem.stateFull, step);
-  product<128, 8>(part, dout, state, false);
-  wgmmaCommit();
-  wgmmaWait<1>();
+  wgmmaWait<0>();
   holdRegisters(pairs);
   waitEmpty(smem.sumsEmpty, step);
   uint32_t dp[4][4];
@@ -268,7 +272,15 @@ QWEN_DEVICE void queryHead(GradSmem &smem, int step, bool hasState,
   storeFragments(dp, smemAddress(smem.dp), squareBytes);
   fenceProxyAsync();
   release(smem.dpFull);
-  wgmmaWait<0>();
+  // Without a state the product is made all the same, of anything, and not
+  // used: a condition would make ptxas wait for each product.
+  waitFor(smem.stateFull, step);
+  wgmmaFence();
+  product<128, 8>(part, dout, state, false);
+  wgmmaCommit();
+  product<128, 4>(dq, dp, kColumns, true);
+  wgmmaCommit();
+  wgmmaWait<1>();
   holdRegisters(part);
   release(smem.stateEmpty);
   int row = accumulatorRow();
@@ -276,14 +288,11 @@ QWEN_DEVICE void queryHead(GradSmem &smem, int step, bool hasState,
   float second = scale * tiles.gates.fromStart[row + 8];
   writeAlong(smem.sums.alongQ, hasState, part, smem.q, first, second);
   release(smem.sumsFull);
-  if (hasState)
-    addScaledRows(dq, part, first, second);
   release(smem.headEmpty[step % 2]);
-  wgmmaFence();
-  product<128, 4>(dq, dp, kColumns, true);
-  wgmmaCommit();
   wgmmaWait<0>();
   holdRegisters(dq);
+  if (hasState)
+    addScaledRows(dq, part, first, second);
 }
 
 QWEN_DEVICE void queryGradients(const GradContext &c) {
@@ -392,8 +401,6 @@ QWEN_DEVICE void keyHead(GradSmem &smem, int step, bool hasState,
   wgmmaCommit();
   product<128, 4>(dk, n, kColumns, true);
   product<128, 4>(dk, nRows, kColumns, true);
-  waitFor(smem.dpFull, step);
-  product<128, 4>(dk, dpRows, qColumns, true);
   wgmmaCommit();
   wgmmaWait<1>();
   holdRegisters(part);
@@ -404,6 +411,9 @@ QWEN_DEVICE void keyHead(GradSmem &smem, int step, bool hasState,
   release(smem.sumsFull);
   first *= tiles.gates.beta[row];
   second *= tiles.gates.beta[row + 8];
+  waitFor(smem.dpFull, step);
+  product<128, 4>(dk, dpRows, qColumns, true);
+  wgmmaCommit();
   wgmmaWait<0>();
   holdRegisters(dk);
   release(smem.dpEmpty);
@@ -440,7 +450,7 @@ QWEN_DEVICE void keyGradients(const GradContext &c) {
 }
 
 //===----------------------------------------------------------------------===//
-// Third warpgroup: loads, and the gates
+// Third warpgroup: dout, and the gates
 //===----------------------------------------------------------------------===//
 
 /// A piece of work and a value head of it, in the order of all roles.
@@ -465,27 +475,32 @@ struct StepPlace {
              valueHead) {}
 };
 
-/// Begins loading vd, x, dout and gates of step `step`.
-QWEN_DEVICE void loadHead(const GradContext &c, const GradStep &at, int step) {
+/// Begins loading vd, x and gates of step `step`; by one thread.
+QWEN_DEVICE void loadHead(const GradContext &c, const StepPlace &place,
+                          int step) {
   HeadTiles &tiles = c.smem.heads[step % 2];
-  StepPlace place(c, at);
-  int thread = threadIdx.x % 128;
   waitEmpty(c.smem.headEmpty[step % 2], step / 2);
-  if (thread == 0) {
-    SmemAddr full = smemAddress(&c.smem.headFull[step % 2]);
-    barrierArriveExpect(full, 2 * rowsBytes + vectorBytes);
-    bulkLoad(smemAddress(tiles.vd), c.buffers.vd + place.slot * rowsBytes,
-             rowsBytes, full);
-    bulkLoad(smemAddress(tiles.x), c.buffers.x + place.slot * rowsBytes,
-             rowsBytes, full);
-    bulkLoad(smemAddress(&tiles.gates), c.buffers.gates + place.slot,
-             vectorBytes, full);
-  }
+  SmemAddr full = smemAddress(&c.smem.headFull[step % 2]);
+  barrierArriveExpect(full, 2 * rowsBytes + vectorBytes);
+  bulkLoad(smemAddress(tiles.vd), c.buffers.vd + place.slot * rowsBytes,
+           rowsBytes, full);
+  bulkLoad(smemAddress(tiles.x), c.buffers.x + place.slot * rowsBytes,
+           rowsBytes, full);
+  bulkLoad(smemAddress(&tiles.gates), c.buffers.gates + place.slot, vectorBytes,
+           full);
+}
+
+/// Begins loading dout of step `step`.
+QWEN_DEVICE void loadOutputs(const GradContext &c, const StepPlace &place,
+                             int step) {
+  int thread = threadIdx.x % 128;
+  SmemAddr tile = smemAddress(c.smem.heads[step % 2].dout);
+  waitEmpty(c.smem.headEmpty[step % 2], step / 2);
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     int row = thread / 16 + 8 * i, column = thread % 16 * 8;
     bool valid = row < place.chunk.rows;
-    copyOrZero(smemAddress(tiles.dout) + tileOffset(row, column, panelBytes),
+    copyOrZero(tile + tileOffset(row, column, panelBytes),
                c.operands.dout.row(place.chunk.token + (valid ? row : 0),
                                    place.valueHead) +
                    column,
@@ -515,9 +530,8 @@ QWEN_DEVICE void loadState(std::byte *to, const std::byte *from, bool exists,
   barrierArriveExpect(smemAddress(&full), stateBytes);
   bulkLoad(smemAddress(to), from, stateBytes, smemAddress(&full));
 }
-QWEN_DEVICE void loadStates(const GradContext &c, const GradStep &at,
+QWEN_DEVICE void loadStates(const GradContext &c, const StepPlace &place,
                             int step) {
-  StepPlace place(c, at);
   loadState(c.smem.dstate, c.buffers.dstates + place.slot * stateBytes,
             !place.chunk.isLast, c.smem.dstateFull, c.smem.dstateEmpty, step);
   loadState(c.smem.state, c.buffers.states + place.slot * stateBytes,
@@ -554,22 +568,35 @@ QWEN_DEVICE void dotStates(GradSmem &smem, bool exists) {
     smem.dots[thread / 32] = sum;
 }
 
+/// Rows of v in registers, 16 lanes a row.
+struct ValueRows {
+  uint4 pieces[8];
+  QWEN_DEVICE void load(const GradContext &c, const StepPlace &place) {
+    int thread = threadIdx.x % 128;
+    const Bf16 *first =
+        c.operands.v.row(place.chunk.token, place.valueHead) + thread % 16 * 8;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      int row = thread / 16 + 8 * i;
+      pieces[i] = row < place.chunk.rows
+                      ? *reinterpret_cast<const uint4 *>(
+                            first + row * c.operands.v.tokenStride)
+                      : uint4{};
+    }
+  }
+};
+
 /// x.v of each row.
-QWEN_DEVICE void dotValues(const GradContext &c, const StepPlace &place,
-                           int step) {
+QWEN_DEVICE void dotValues(GradSmem &smem, const ValueRows &v, int step) {
   int thread = threadIdx.x % 128, column = thread % 16 * 8;
-#pragma unroll 4
+#pragma unroll
   for (int i = 0; i < 8; ++i) {
     int row = thread / 16 + 8 * i;
-    uint4 v = {};
-    if (row < place.chunk.rows)
-      v = *reinterpret_cast<const uint4 *>(
-          c.operands.v.row(place.chunk.token + row, place.valueHead) + column);
     uint4 x = *reinterpret_cast<const uint4 *>(
-        c.smem.heads[step % 2].x + tileOffset(row, column, panelBytes));
-    float sum = sumLanes(dotPieces(v, x), 16);
+        smem.heads[step % 2].x + tileOffset(row, column, panelBytes));
+    float sum = sumLanes(dotPieces(v.pieces[i], x), 16);
     if (thread % 16 == 0)
-      c.smem.along[row] = sum;
+      smem.along[row] = sum;
   }
 }
 
@@ -619,53 +646,73 @@ QWEN_DEVICE void finishGates(const GradContext &c, const StepPlace &place,
   }
 }
 
-QWEN_DEVICE void signalHead(const GradContext &c, int step) {
+QWEN_DEVICE void signalOutputs(const GradContext &c, int step) {
   copyWaitAll();
   fenceProxyAsync();
   release(c.smem.headFull[step % 2]);
 }
 
-QWEN_DEVICE void loadAndFinish(const GradContext &c) {
+QWEN_DEVICE void finishHeads(const GradContext &c) {
   GradSmem &smem = c.smem;
   GradStep at = {int(blockIdx.x), 0};
   if (at.item >= c.items)
     return;
-  bool isIssuer = threadIdx.x % 128 == 0;
-  int use = 0;
-  if (isIssuer) {
-    loadRows(c, at.item, use);
-    loadStates(c, at, 0);
-  }
-  loadHead(c, at, 0);
-  signalHead(c, 0);
+  StepPlace place(c, at);
+  loadOutputs(c, place, 0);
+  signalOutputs(c, 0);
   for (int step = 0; at.item < c.items; ++step) {
-    StepPlace place(c, at);
+    ValueRows v;
+    v.load(c, place);
     GradStep next = at;
     next.advance(c);
     bool hasNext = next.item < c.items;
+    StepPlace nextPlace(c, hasNext ? next : at);
     if (hasNext)
-      loadHead(c, next, step + 1);
+      loadOutputs(c, nextPlace, step + 1);
     waitFor(smem.stateFull, step);
     waitFor(smem.dstateFull, step);
     dotStates(smem, !place.chunk.isFirst && !place.chunk.isLast);
     release(smem.stateEmpty);
     release(smem.dstateEmpty);
     waitFor(smem.headFull[step % 2], step / 2);
-    dotValues(c, place, step);
+    dotValues(smem, v, step);
     if (hasNext)
-      signalHead(c, step + 1);
-    if (isIssuer && hasNext) {
-      loadStates(c, next, step + 1);
-      if (next.group == 0)
-        loadRows(c, next.item, ++use);
-    }
+      signalOutputs(c, step + 1);
     waitFor(smem.sumsFull, step);
     namedSync(3, 128); // along and dots are whole
     if (threadIdx.x % 128 < 32)
       finishGates(c, place, smem.heads[step % 2].gates);
     namedSync(3, 128);
     release(smem.sumsEmpty);
+    release(smem.headEmpty[step % 2]);
     at = next;
+    place = nextPlace;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// One thread: bulk loads, in the order in which their buffers become free
+//===----------------------------------------------------------------------===//
+
+QWEN_DEVICE void loadTiles(const GradContext &c) {
+  GradStep at = {int(blockIdx.x), 0};
+  if (at.item >= c.items)
+    return;
+  StepPlace place(c, at);
+  loadHead(c, place, 0);
+  int use = 0;
+  for (int step = 0; at.item < c.items; ++step) {
+    GradStep next = at;
+    next.advance(c);
+    bool hasNext = next.item < c.items;
+    StepPlace nextPlace(c, hasNext ? next : at);
+    loadStates(c, place, step);
+    if (at.group == 0)
+      loadRows(c, at.item, use++);
+    if (hasNext)
+      loadHead(c, nextPlace, step + 1);
+    at = next;
+    place = nextPlace;
   }
 }
 

@@ -167,6 +167,17 @@ QWEN_DEVICE void writeRows(const std::byte *panel, const HeadRows<Bf16> &out,
   }
 }
 
+/// Half a state [64 v, 128 k] to its image, by one thread.
+QWEN_DEVICE void sendState(const std::byte *tile, std::byte *image, int half) {
+  for (int panel = 0; panel < 2; ++panel)
+    bulkStore(image + panel * statePanelBytes + half * panelBytes,
+              smemAddress(tile) + panel * panelBytes, panelBytes);
+}
+
+QWEN_DEVICE int64_t slotOf(const StageInfo &info, int valueHeads) {
+  return int64_t(info.index) * valueHeads + info.valueHead;
+}
+
 /// Columns 8 j + 2 (lane % 4) and the next of a gate vector.
 QWEN_DEVICE float2 columnPair(const float *vector, int j) {
   return *reinterpret_cast<const float2 *>(vector + 8 * j +
