@@ -35,7 +35,7 @@ template <int D> struct ForwardSmem {
     keys.init(8);
     values.init(8);
     for (TileBarriers<1> &barriers : queries)
-      barriers.init(1);
+      barriers.init(4);
     barrierInitFence();
   }
 };
@@ -149,11 +149,11 @@ QWEN_DEVICE void attend(ForwardState<D> &r, ForwardSmem<D> &smem, int half,
                         TilePlace<stages> &value, float scale) {
   Operand<Major::K> q(smemAddress(smem.q[half]), blockPanelBytes);
   auto releaseKeys = [&] {
-    barrierArriveWarp(smemAddress(&smem.keys.empty[key.stage]));
+    smem.keys.release(key);
     key.advance();
   };
   auto releaseValues = [&] {
-    barrierArriveWarp(smemAddress(&smem.values.empty[value.stage]));
+    smem.values.release(value);
     value.advance();
   };
   auto issueScores = [&] {
@@ -247,19 +247,17 @@ QWEN_DEVICE void computeForward(ForwardSmem<D> &smem,
     for (int other = last; other > block || (block > last && other >= 0);
          --other) {
       smem.keys.waitFull(key);
-      barrierArriveWarp(smemAddress(&smem.keys.empty[key.stage]));
+      smem.keys.release(key);
       key.advance();
       smem.values.waitFull(value);
-      barrierArriveWarp(smemAddress(&smem.values.empty[value.stage]));
+      smem.values.release(value);
       value.advance();
     }
     if (block <= last) {
       attend<D>(r, smem, half, block, key, value, operands.scale);
       finish<D>(r, smem, half, work, operands);
     }
-    namedSync(1 + half, 128);
-    if (threadIdx.x % 128 == 0)
-      barrierArrive(smemAddress(&smem.queries[half].empty[0]));
+    smem.queries[half].release(query);
   }
   if (threadIdx.x % 128 == 0)
     bulkStoreWait();

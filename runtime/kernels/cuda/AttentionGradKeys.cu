@@ -45,11 +45,11 @@ template <int D> struct KeySmem {
   QWEN_DEVICE void init() {
     queries.init(8);
     for (int i = 0; i < slots; ++i) {
-      barrierInit(smemAddress(&shared.full[i]), 4);
-      barrierInit(smemAddress(&shared.empty[i]), 4);
+      barrierInit(smemAddress(&shared.full[i]), 128);
+      barrierInit(smemAddress(&shared.empty[i]), 128);
     }
     for (TileBarriers<1> &barriers : keys)
-      barriers.init(1);
+      barriers.init(4);
     barrierInitFence();
   }
 };
@@ -115,33 +115,32 @@ QWEN_DEVICE void loadKeyWork(KeySmem<D> &smem, const AttentionSizes &sizes,
   }
 }
 
-/// Rings of a warpgroup.
-struct KeyPlaces {
+/// Registers of one warpgroup and its places in the rings.
+template <int D> struct KeyState {
+  float gradient[D / 2]; ///< dv or dk, [64 keys, D]
+  float scores[32];      ///< k q^T or v do^T, [64 keys, 64 queries]
+  uint32_t packed[4][4]; ///< p^T or ds^T
   TilePlace<stages> query;
   TilePlace<slots> slot;
 };
 
-/// [64 keys, 64 queries] = keys rows^T.
+/// Starts scores = keys rows^T.
 template <int D>
-QWEN_DEVICE void keyProduct(float (&d)[32], const std::byte *keys,
-                            const std::byte *rows) {
+QWEN_DEVICE void issueScores(KeyState<D> &r, const std::byte *keys,
+                             const std::byte *rows) {
   Operand<Major::K> a(smemAddress(keys), blockPanelBytes);
   Operand<Major::K> b(smemAddress(rows), blockPanelBytes);
   wgmmaFence();
-  product<64, D / 16>(d, a, b, false);
+  product<64, D / 16>(r.scores, a, b, false);
   wgmmaCommit();
-  wgmmaWait<0>();
-  holdRegisters(d);
 }
 
-/// gradient += packed rows.
+/// Starts gradient += packed rows.
 template <int D>
-QWEN_DEVICE void addProduct(float (&gradient)[D / 2],
-                            const uint32_t (&packed)[4][4],
-                            const std::byte *rows) {
+QWEN_DEVICE void issueGradient(KeyState<D> &r, const std::byte *rows) {
   Operand<Major::MN> b(smemAddress(rows), blockPanelBytes);
   wgmmaFence();
-  product<D, 4>(gradient, packed, b, true);
+  product<D, 4>(r.gradient, r.packed, b, true);
   wgmmaCommit();
 }
 
@@ -149,111 +148,138 @@ QWEN_DEVICE float2 pairAt(const float *vector, int i) {
   return *reinterpret_cast<const float2 *>(vector + registerColumn(i));
 }
 
-/// One block of queries in the first warpgroup.
+/// In the first warpgroup: scores to probabilities, handed to the second.
 template <int D>
-QWEN_DEVICE void addValues(float (&dv)[D / 2], KeySmem<D> &smem, KeyPlaces &at,
-                           bool isDiagonal, float scale) {
-  float p[32];
-  uint32_t packed[4][4];
-  int s = at.query.stage;
-  smem.queries.waitFull(at.query);
-  keyProduct<D>(p, smem.k, smem.q[s]);
+QWEN_DEVICE void formProbabilities(KeyState<D> &r, KeySmem<D> &smem,
+                                   bool isDiagonal, float scale) {
+  const BlockStatistics &statistics = smem.statistics[r.query.stage];
 #pragma unroll
   for (int i = 0; i < 32; i += 4) {
-    float2 lse = pairAt(smem.statistics[s].lse, i);
+    float2 lse = pairAt(statistics.lse, i);
 #pragma unroll
     for (int j = i; j < i + 4; ++j)
-      p[j] = exp2Fast(fmaf(p[j], scale, -(j % 2 ? lse.y : lse.x)));
+      r.scores[j] =
+          exp2Fast(fmaf(r.scores[j], scale, -(j % 2 ? lse.y : lse.x)));
   }
   if (isDiagonal) {
 #pragma unroll
     for (int i = 0; i < 32; ++i)
       if (registerRow(i) > registerColumn(i))
-        p[i] = 0;
+        r.scores[i] = 0;
   }
-  packAccumulator(packed, p);
-  smem.shared.waitEmpty(at.slot);
+  packAccumulator(r.packed, r.scores);
+  smem.shared.waitEmpty(r.slot);
 #pragma unroll
   for (int j = 0; j < 4; ++j)
-    smem.probabilities[at.slot.stage][j][threadIdx.x % 128] = {
-        packed[j][0], packed[j][1], packed[j][2], packed[j][3]};
-  barrierArriveWarp(smemAddress(&smem.shared.full[at.slot.stage]));
-  at.slot.advance();
-  addProduct<D>(dv, packed, smem.dout[s]);
-  wgmmaWait<0>();
-  holdRegisters(dv);
-  barrierArriveWarp(smemAddress(&smem.queries.empty[s]));
-  at.query.advance();
+    smem.probabilities[r.slot.stage][j][threadIdx.x % 128] = {
+        r.packed[j][0], r.packed[j][1], r.packed[j][2], r.packed[j][3]};
+  barrierArrive(smemAddress(&smem.shared.full[r.slot.stage]));
+  r.slot.advance();
 }
 
-/// One block of queries in the second warpgroup; `image` takes ds^T.
+/// In the second warpgroup: ds^T from the first's probabilities, also to
+/// `square`.
 template <int D>
-QWEN_DEVICE void addKeys(float (&dk)[D / 2], KeySmem<D> &smem, KeyPlaces &at,
-                         std::byte *image) {
-  float ds[32];
-  uint32_t packed[4][4];
-  int s = at.query.stage, slot = at.slot.stage;
-  smem.queries.waitFull(at.query);
-  keyProduct<D>(ds, smem.v, smem.dout[s]);
-  smem.shared.waitFull(at.slot);
+QWEN_DEVICE void formScoreGradients(KeyState<D> &r, KeySmem<D> &smem,
+                                    std::byte *square) {
+  const BlockStatistics &statistics = smem.statistics[r.query.stage];
+  smem.shared.waitFull(r.slot);
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    uint4 p = smem.probabilities[slot][j][threadIdx.x % 128];
-    float2 first = pairAt(smem.statistics[s].delta, 8 * j);
-    float2 second = pairAt(smem.statistics[s].delta, 8 * j + 4);
-    float *d = ds + 8 * j;
-    packed[j][0] = packBf16(lowBf16(p.x) * (d[0] - first.x),
-                            highBf16(p.x) * (d[1] - first.y));
-    packed[j][1] = packBf16(lowBf16(p.y) * (d[2] - first.x),
-                            highBf16(p.y) * (d[3] - first.y));
-    packed[j][2] = packBf16(lowBf16(p.z) * (d[4] - second.x),
-                            highBf16(p.z) * (d[5] - second.y));
-    packed[j][3] = packBf16(lowBf16(p.w) * (d[6] - second.x),
-                            highBf16(p.w) * (d[7] - second.y));
+    uint4 p = smem.probabilities[r.slot.stage][j][threadIdx.x % 128];
+    float2 first = pairAt(statistics.delta, 8 * j);
+    float2 second = pairAt(statistics.delta, 8 * j + 4);
+    const float *d = r.scores + 8 * j;
+    r.packed[j][0] = packBf16(lowBf16(p.x) * (d[0] - first.x),
+                              highBf16(p.x) * (d[1] - first.y));
+    r.packed[j][1] = packBf16(lowBf16(p.y) * (d[2] - first.x),
+                              highBf16(p.y) * (d[3] - first.y));
+    r.packed[j][2] = packBf16(lowBf16(p.z) * (d[4] - second.x),
+                              highBf16(p.z) * (d[5] - second.y));
+    r.packed[j][3] = packBf16(lowBf16(p.w) * (d[6] - second.x),
+                              highBf16(p.w) * (d[7] - second.y));
   }
-  barrierArriveWarp(smemAddress(&smem.shared.empty[slot]));
-  at.slot.advance();
-  storeFragments(packed, smemAddress(smem.square[slot]), blockPanelBytes);
-  addProduct<D>(dk, packed, smem.q[s]);
+  smem.shared.release(r.slot);
+  r.slot.advance();
+  storeFragments(r.packed, smemAddress(square), blockPanelBytes);
+}
+
+/// Sends the square to memory, by the second warpgroup.
+QWEN_DEVICE void exportSquare(std::byte *image, const std::byte *square) {
   fenceProxyAsync();
   // Frees the other square, whose store went out a block ago.
   if (threadIdx.x % 128 == 0)
     bulkStoreWaitRead();
   namedSync(2, 128);
   if (threadIdx.x % 128 == 0) {
-    bulkStore(image, smemAddress(smem.square[slot]), squareImageBytes);
+    bulkStore(image, smemAddress(square), squareImageBytes);
     bulkStoreCommit();
   }
-  wgmmaWait<0>();
-  holdRegisters(dk);
-  barrierArriveWarp(smemAddress(&smem.queries.empty[s]));
-  at.query.advance();
 }
 
-/// All blocks of queries that see one block of keys.
+/// One block of queries, whose scores are there; starts the scores of the next
+/// one behind its gradient, so that the tensor cores find work at once.
+template <int D, bool isFirst, bool isLast>
+QWEN_DEVICE void addQueries(KeyState<D> &r, KeySmem<D> &smem, bool isDiagonal,
+                            std::byte *image, float scale) {
+  TilePlace<stages> current = r.query;
+  std::byte *square = smem.square[r.slot.stage];
+  if constexpr (isFirst)
+    formProbabilities<D>(r, smem, isDiagonal, scale);
+  else
+    formScoreGradients<D>(r, smem, square);
+  issueGradient<D>(r,
+                   isFirst ? smem.dout[current.stage] : smem.q[current.stage]);
+  r.query.advance();
+  if constexpr (!isLast) {
+    smem.queries.waitFull(r.query);
+    issueScores<D>(r, isFirst ? smem.k : smem.v,
+                   isFirst ? smem.q[r.query.stage] : smem.dout[r.query.stage]);
+  }
+  if constexpr (!isFirst)
+    exportSquare(image, square);
+  wgmmaWait<isLast ? 0 : 1>();
+  holdRegisters(r.gradient);
+  smem.queries.release(current);
+  wgmmaWait<0>();
+  holdRegisters(r.scores);
+}
+
+/// All blocks of queries that see one block of keys, head after head.
 template <int D, bool isFirst>
-QWEN_DEVICE void gather(float (&d)[D / 2], KeySmem<D> &smem, KeyPlaces &at,
+QWEN_DEVICE void gather(KeyState<D> &r, KeySmem<D> &smem,
                         const AttentionSizes &sizes,
                         const AttentionBuffers &buffers, const KeyWork &work,
                         const KeyOperands &operands) {
   const AttentionTile &tile = work.tile;
   int from = uniform(tile.index), to = uniform(tile.blocks);
+  std::byte *squares = buffers.squares + (int64_t(work.keyHead) * sizes.groups *
+                                              sizes.maxSquares +
+                                          tile.firstSquare + from) *
+                                             squareImageBytes;
+  auto image = [&](int g, int64_t block) {
+    int64_t square = int64_t(g) * sizes.maxSquares + block * (block + 1) / 2;
+    return squares + square * squareImageBytes;
+  };
 #pragma unroll
-  for (float &x : d)
+  for (float &x : r.gradient)
     x = 0;
-  for (int g = 0; g < sizes.groups; ++g) {
-    int64_t head = work.keyHead * sizes.groups + g;
-    for (int block = from; block < to; ++block) {
-      if constexpr (isFirst) {
-        addValues<D>(d, smem, at, block == from, operands.scoreScale);
-      } else {
-        int64_t square = tile.firstSquare + block * (block + 1) / 2 + from;
-        addKeys<D>(d, smem, at,
-                   buffers.squares +
-                       (head * sizes.maxSquares + square) * squareImageBytes);
-      }
+  smem.queries.waitFull(r.query);
+  issueScores<D>(r, isFirst ? smem.k : smem.v,
+                 isFirst ? smem.q[r.query.stage] : smem.dout[r.query.stage]);
+  wgmmaWait<0>();
+  holdRegisters(r.scores);
+  int g = 0, block = from;
+  for (int rest = sizes.groups * (to - from); rest > 1; --rest) {
+    addQueries<D, isFirst, false>(r, smem, block == from, image(g, block),
+                                  operands.scoreScale);
+    if (++block == to) {
+      block = from;
+      ++g;
     }
   }
+  addQueries<D, isFirst, true>(r, smem, block == from, image(g, block),
+                               operands.scoreScale);
 }
 
 template <int D, bool isFirst>
@@ -262,24 +288,22 @@ QWEN_DEVICE void computeKeyWork(KeySmem<D> &smem, const AttentionSizes &sizes,
                                 const KeyOperands &operands) {
   constexpr int half = isFirst ? 0 : 1;
   TilePlace<1> key;
-  KeyPlaces at;
-  float d[D / 2];
+  KeyState<D> r;
   for (;; key.advance()) {
     smem.keys[half].waitFull(key);
     KeyWork work = smem.work[half];
     if (uniform(work.isEnd))
       break;
-    gather<D, isFirst>(d, smem, at, sizes, buffers, work, operands);
+    gather<D, isFirst>(r, smem, sizes, buffers, work, operands);
     if constexpr (!isFirst)
 #pragma unroll
-      for (float &x : d)
+      for (float &x : r.gradient)
         x *= operands.scale;
-    storeTile<D>(d, smemAddress(isFirst ? smem.k : smem.v),
+    storeTile<D>(r.gradient, smemAddress(isFirst ? smem.k : smem.v),
                  isFirst ? operands.dv : operands.dk, work.tile.document,
                  work.tile.index * blockRows,
                  operands.firstKeyHead + work.keyHead, 1 + half);
-    if (threadIdx.x % 128 == 0)
-      barrierArrive(smemAddress(&smem.keys[half].empty[0]));
+    smem.keys[half].release(key);
   }
   if (threadIdx.x % 128 == 0)
     bulkStoreWait();

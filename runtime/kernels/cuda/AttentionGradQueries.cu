@@ -105,7 +105,7 @@ QWEN_DEVICE void computeQueryWork(QuerySmem<D> &smem,
   for (;;) {
     smem.works.waitFull(item);
     QueryWork work = smem.work[item.stage];
-    barrierArriveWarp(smemAddress(&smem.works.empty[item.stage]));
+    smem.works.release(item);
     item.advance();
     if (uniform(work.isEnd))
       break;
@@ -126,12 +126,12 @@ QWEN_DEVICE void computeQueryWork(QuerySmem<D> &smem,
         wgmmaCommit();
         wgmmaWait<0>();
         holdRegisters(dq);
-        barrierArriveWarp(smemAddress(&smem.tiles.empty[place.stage]));
+        smem.tiles.release(place);
         place.advance();
       }
     for (; block <= last; ++block) {
       smem.tiles.waitFull(place);
-      barrierArriveWarp(smemAddress(&smem.tiles.empty[place.stage]));
+      smem.tiles.release(place);
       place.advance();
     }
     if (mine > last)

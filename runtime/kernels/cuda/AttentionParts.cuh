@@ -68,7 +68,8 @@ struct AttentionSizes {
     maxPairs = int(ceilDiv(tokens, 2 * blockRows)) + more;
     maxSquares = int(int64_t(full) * (full + 1) / 2 + more);
     // The squares of a pass take at most a GiB, or what one key head needs.
-    int64_t bytes = int64_t(groups) * maxSquares * squareImageBytes;
+    int64_t bytes =
+        int64_t(groups) * std::max(maxSquares, 1) * squareImageBytes;
     passKeyHeads =
         int(std::clamp<int64_t>((int64_t(1) << 30) / bytes, 1, keyHeads));
     passes = int(ceilDiv(keyHeads, passKeyHeads));
@@ -143,11 +144,13 @@ template <int count> struct TilePlace {
 template <int count> struct TileBarriers {
   uint64_t full[count], empty[count];
 
-  /// By one thread; `readers` arrivals free a tile.
+  /// By one thread; the threads of `readers` warps free a tile. Each arrives
+  /// for itself: an arrival for the whole warp is no faster here, and tools
+  /// that look for races follow single threads.
   QWEN_DEVICE void init(int readers) {
     for (int i = 0; i < count; ++i) {
       barrierInit(smemAddress(&full[i]), 1);
-      barrierInit(smemAddress(&empty[i]), readers);
+      barrierInit(smemAddress(&empty[i]), 32 * readers);
     }
   }
   QWEN_DEVICE void waitFull(const TilePlace<count> &place) {
@@ -155,6 +158,9 @@ template <int count> struct TileBarriers {
   }
   QWEN_DEVICE void waitEmpty(const TilePlace<count> &place) {
     barrierWait(smemAddress(&empty[place.stage]), place.phase ^ 1);
+  }
+  QWEN_DEVICE void release(const TilePlace<count> &place) {
+    barrierArrive(smemAddress(&empty[place.stage]));
   }
 };
 

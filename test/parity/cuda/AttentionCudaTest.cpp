@@ -7,6 +7,7 @@
 //
 //   attention_cuda_test          parity, exit status 1 on a miss
 //   attention_cuda_test small    one small pack (for sanitizers)
+//   attention_cuda_test once     27B launches (for profilers)
 //   attention_cuda_test time     times at the shapes of the 27B, 9B and 0.8B
 //
 //===----------------------------------------------------------------------===//
@@ -403,8 +404,17 @@ template <typename Args> void timeOne(const char *name, const Args &args) {
   cudaStreamDestroy(stream);
 }
 
+const std::vector<int> seven = {1170, 1171, 1169, 1173, 1168, 1172, 1169};
+
+void runOnce() {
+  for (const std::vector<int> &lengths : {seven, std::vector<int>{8192}}) {
+    Case c({lengths, 8192, 1}, {24, 4, 256}, 7);
+    runOnGpu(c.forwardArgs(onDevice));
+    runOnGpu(c.backwardArgs(onDevice));
+  }
+}
+
 void timeAll() {
-  const std::vector<int> seven = {1170, 1171, 1169, 1173, 1168, 1172, 1169};
   struct Shape {
     Heads heads;
     std::vector<int> lengths;
@@ -429,6 +439,10 @@ int main(int argc, char **argv) {
   std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "time") {
     timeAll();
+    return 0;
+  }
+  if (mode == "once") {
+    runOnce();
     return 0;
   }
   bool passed = mode == "small"
