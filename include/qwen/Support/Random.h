@@ -12,6 +12,12 @@
 #include <array>
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define QWEN_HOST_DEVICE __host__ __device__
+#else
+#define QWEN_HOST_DEVICE
+#endif
+
 namespace qwen {
 
 /// What a random number is for; numbers of different uses are independent.
@@ -21,18 +27,28 @@ enum class RandomUse : uint32_t {
   StochasticRounding = 3,
 };
 
-/// Philox4x32 with ten rounds: 128 random bits of a counter under a key.
-constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
-                                             std::array<uint32_t, 2> key) {
+/// Philox4x32 with ten rounds in place: 128 random bits of a counter under a
+/// key. On plain words, as device code has no std::array.
+QWEN_HOST_DEVICE constexpr void philoxRounds(uint32_t (&counter)[4],
+                                             uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     uint64_t a = uint64_t(0xD2511F53u) * counter[0];
     uint64_t b = uint64_t(0xCD9E8D57u) * counter[2];
-    counter = {uint32_t(b >> 32) ^ counter[1] ^ key[0], uint32_t(b),
-               uint32_t(a >> 32) ^ counter[3] ^ key[1], uint32_t(a)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
+    counter[0] = uint32_t(b >> 32) ^ counter[1] ^ key0;
+    counter[1] = uint32_t(b);
+    counter[2] = uint32_t(a >> 32) ^ counter[3] ^ key1;
+    counter[3] = uint32_t(a);
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
   }
-  return counter;
+}
+
+/// As philoxRounds, by value.
+constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                             std::array<uint32_t, 2> key) {
+  uint32_t words[4] = {counter[0], counter[1], counter[2], counter[3]};
+  philoxRounds(words, key[0], key[1]);
+  return {words[0], words[1], words[2], words[3]};
 }
 
 /// 128 random bits for element `index` of stream (`a`, `b`), e.g. of a step and

@@ -1,0 +1,194 @@
+//===- EmbeddingGrad.cu - Gradient of a table by token id ------*- CUDA -*-===//
+//
+// kernel.embedding_grad. Tokens are sorted by (id, token), by counting how many
+// come before each one: the keys differ, so there is one order. Then the block
+// at the first token of an id adds that id's rows in token order, exactly as
+// the CPU does.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RowKernels.h"
+#include "Vectors.cuh"
+#include "runtime/kernels/cuda/Kernels.h"
+
+using namespace qwen;
+using namespace qwen::cuda;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Order
+//===----------------------------------------------------------------------===//
+
+constexpr int slices = 8; ///< warps that share the counting for 32 tokens
+constexpr int sortThreads = 32 * slices;
+
+__global__ void __launch_bounds__(sortThreads)
+    sortTokens(const int *ids, int tokens, int *sortedTokens, int *sortedIds) {
+  __shared__ int counts[slices][32];
+  int lane = threadIdx.x % 32, slice = threadIdx.x / 32;
+  int token = blockIdx.x * 32 + lane;
+  int id = token < tokens ? ids[token] : 0;
+  int before = 0;
+  // All lanes look at the same ids at a time, one load a warp. Of equal ids
+  // those of earlier tokens come before.
+  auto countBefore = [&](int base, auto &&isBefore) {
+    int mine = base + lane < tokens ? ids[base + lane] : 0;
+#pragma unroll
+    for (int k = 0; k < 32; ++k) {
+      int other = __shfl_sync(~0u, mine, k);
+      before += base + k < tokens && isBefore(other, base + k);
+    }
+  };
+  int own = blockIdx.x * 32;
+  for (int base = slice * 32; base < tokens; base += sortThreads)
+    if (base < own)
+      countBefore(base, [&](int other, int) { return other <= id; });
+    else if (base > own)
+      countBefore(base, [&](int other, int) { return other < id; });
+    else
+      countBefore(base, [&](int other, int at) {
+        return other < id || (other == id && at < token);
+      });
+  counts[slice][lane] = before;
+  __syncthreads();
+  if (slice > 0 || token >= tokens)
+    return;
+  int place = 0;
+#pragma unroll
+  for (int s = 0; s < slices; ++s)
+    place += counts[s][lane];
+  sortedTokens[place] = token;
+  sortedIds[place] = id;
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+constexpr int threads = 128;
+constexpr int stages = 16; ///< rows of a thread in flight together
+
+/// Copies 16 bytes to shared memory in the background.
+QWEN_DEVICE void copyAsync(void *to, const void *from) {
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smemAddress(to)),
+      "l"(from)
+      : "memory");
+}
+QWEN_DEVICE void closeAsyncGroup() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// All but the newest `Open` groups have arrived.
+template <int Open> QWEN_DEVICE void awaitAsyncGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
+}
+
+template <typename S> struct Operands {
+  const S *dout;
+  float *dtable;
+  const int *sortedTokens, *sortedIds;
+  int64_t doutStride, tableStride, rows;
+  int tokens, width;
+};
+
+/// Up to 32 tokens of one id, one in each lane.
+struct TokenList {
+  int token, count;
+
+  template <typename S>
+  QWEN_DEVICE TokenList(const Operands<S> &a, int place, int id) {
+    int at = place + int(threadIdx.x % 32);
+    bool same = at < a.tokens && a.sortedIds[at] == id;
+    token = same ? a.sortedTokens[at] : 0;
+    count = __popc(__ballot_sync(~0u, same));
+  }
+};
+
+/// Every thread waits only for the bytes it copied itself, so warps need not
+/// meet.
+template <typename S>
+__global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
+  constexpr int lanes = 16 / sizeof(S);
+  using Row = Vector<S, lanes>;
+  __shared__ Row ring[stages][threads];
+  int place = blockIdx.x, id = a.sortedIds[place];
+  bool isFirst = place == 0 || a.sortedIds[place - 1] != id;
+  if (!isFirst || id < 0 || id >= a.rows)
+    return;
+  int column = (blockIdx.y * threads + threadIdx.x) * lanes;
+  bool active = column < a.width;
+  float *to = a.dtable + id * a.tableStride + column;
+  Vector<float, lanes> old{};
+  if (active)
+    old = Vector<float, lanes>::load(to);
+  TokenList list(a, place, id), next(a, place + 32, id);
+  // Row i of `list` and then `next` goes to its place in the ring.
+  auto request = [&](int i) {
+    int64_t token = __shfl_sync(~0u, i < 32 ? list.token : next.token, i % 32);
+    if (active && i < list.count + next.count)
+      copyAsync(&ring[i % stages][threadIdx.x],
+                a.dout + token * a.doutStride + column);
+    closeAsyncGroup();
+  };
+  for (int i = 0; i < stages - 1; ++i)
+    request(i);
+  float sum[lanes];
+#pragma unroll
+  for (int c = 0; c < lanes; ++c)
+    sum[c] = old[c];
+  for (;;) {
+    for (int i = 0; i < list.count; ++i) {
+      awaitAsyncGroups<stages - 2>();
+      Row row = ring[i % stages][threadIdx.x];
+#pragma unroll
+      for (int c = 0; c < lanes; ++c)
+        sum[c] += row[c];
+      request(i + stages - 1);
+    }
+    if (list.count < 32)
+      break;
+    place += 32;
+    list = next;
+    next = TokenList(a, place + 32, id);
+  }
+  if (active)
+    Vector<float, lanes>::rounded(sum).store(to);
+}
+
+template <typename S>
+cudaError_t run(const EmbeddingGradArgs &args, const LaunchContext &context) {
+  Carver carver(context.workspace.data());
+  SortedTokens sorted(carver, args);
+  int64_t tokens = args.ids.dim(0), width = args.dout.dim(1);
+  if (!args.accumulate)
+    if (cudaError_t error = cudaMemset2DAsync(
+            args.dtable.data, args.dtable.strides[0] * sizeof(float), 0,
+            width * sizeof(float), args.dtable.dim(0), context.stream))
+      return error;
+  sortTokens<<<ceilDiv(tokens, 32), sortThreads, 0, context.stream>>>(
+      args.ids.as<int>(), int(tokens), sorted.tokens, sorted.ids);
+  if (cudaError_t error = cudaGetLastError())
+    return error;
+  Operands<S> operands{args.dout.as<S>(),
+                       args.dtable.as<float>(),
+                       sorted.tokens,
+                       sorted.ids,
+                       args.dout.strides[0],
+                       args.dtable.strides[0],
+                       args.dtable.dim(0),
+                       int(tokens),
+                       int(width)};
+  dim3 grid(tokens, ceilDiv(width * sizeof(S), threads * 16));
+  addRows<S><<<grid, threads, 0, context.stream>>>(operands);
+  return cudaGetLastError();
+}
+
+} // namespace
+
+cudaError_t qwen::cuda::launch(const EmbeddingGradArgs &args,
+                               const LaunchContext &context) {
+  return withStorage(args.dout.dtype, [&](auto tag) {
+    return run<decltype(tag)>(args, context);
+  });
+}

@@ -1,0 +1,178 @@
+//===- RowKernelsSupport.cpp - What the row kernels take -------*- C++ -*-===//
+//
+// The shapes and layouts beyond the contract that the memory-bound CUDA kernels
+// need, and their scratch.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/kernels/cuda/Kernels.h"
+#include "runtime/kernels/cuda/RowKernels.h"
+
+using namespace qwen;
+using namespace qwen::cuda;
+
+static bool isAligned(const void *address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
+/// "" or why the operand is not f32 or bf16.
+static std::string floatReason(const std::string &name,
+                               const ConstBuffer &operand) {
+  if (operand.dtype == DType::F32 || operand.dtype == DType::BF16)
+    return {};
+  return name + " is " + dtypeName(operand.dtype) + ", expected f32 or bf16";
+}
+
+/// Rows of a [T, C] view, and thus C too, are multiples of 16 bytes.
+static std::string rowsReason(const char *name, const ConstBuffer &rows) {
+  int64_t bytes = dtypeBytes(rows.dtype);
+  if (rows.dim(1) * bytes % 16 != 0)
+    return std::string("rows of ") + name + " have " +
+           std::to_string(rows.dim(1) * bytes) +
+           " bytes, expected a multiple of 16";
+  if (rows.strides[0] * bytes % 16 != 0 || !isAligned(rows.data))
+    return std::string("rows of ") + name +
+           " do not start at multiples of 16 bytes";
+  return {};
+}
+
+static std::string startReason(const std::string &name,
+                               const ConstBuffer &operand) {
+  if (isAligned(operand.data))
+    return {};
+  return name + " does not start at a multiple of 16 bytes";
+}
+
+/// Tokens are counted in 32 bits and are a dimension of the grid.
+static std::string tokensReason(int64_t tokens, int64_t tokensOfBlock) {
+  if (tokens <= 65535 * tokensOfBlock)
+    return {};
+  return "tokens are " + std::to_string(tokens) + ", expected at most " +
+         std::to_string(65535 * tokensOfBlock);
+}
+
+/// The first reason of a list.
+static std::string firstOf(std::initializer_list<std::string> reasons) {
+  for (const std::string &reason : reasons)
+    if (!reason.empty())
+      return reason;
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Convolution
+//===----------------------------------------------------------------------===//
+
+static std::string widthReason(const ConstBuffer &weight) {
+  if (weight.dim(2) == convWidth)
+    return {};
+  return "width is " + std::to_string(weight.dim(2)) + ", expected " +
+         std::to_string(convWidth);
+}
+
+std::string qwen::cuda::unsupportedReason(const CausalConv1dArgs &args) {
+  return firstOf({floatReason("x", args.x), widthReason(args.weight),
+                  tokensReason(args.x.dim(0), 32), rowsReason("x", args.x),
+                  rowsReason("y", args.y), startReason("weight", args.weight)});
+}
+
+std::string qwen::cuda::unsupportedReason(const CausalConv1dGradArgs &args) {
+  return firstOf({floatReason("x", args.x), widthReason(args.weight),
+                  tokensReason(args.x.dim(0), 32), rowsReason("x", args.x),
+                  rowsReason("dy", args.dy), rowsReason("dx", args.dx),
+                  startReason("weight", args.weight),
+                  startReason("dweight", args.dweight)});
+}
+
+int64_t qwen::cuda::workspaceBytes(const CausalConv1dArgs &) { return 0; }
+
+int64_t qwen::cuda::workspaceBytes(const CausalConv1dGradArgs &args) {
+  Carver carver;
+  TapPartials partials(carver, args);
+  return carver.bytes();
+}
+
+//===----------------------------------------------------------------------===//
+// Embedding, angles, fill, copy
+//===----------------------------------------------------------------------===//
+
+std::string qwen::cuda::unsupportedReason(const EmbeddingArgs &args) {
+  return firstOf(
+      {floatReason("table", args.table), tokensReason(args.ids.dim(0), 32),
+       rowsReason("table", args.table), rowsReason("out", args.out)});
+}
+
+std::string qwen::cuda::unsupportedReason(const EmbeddingGradArgs &args) {
+  if (args.dout.dim(1) % 8 != 0)
+    return "width is " + std::to_string(args.dout.dim(1)) +
+           ", expected a multiple of 8";
+  return firstOf(
+      {floatReason("dout", args.dout), tokensReason(args.ids.dim(0), 32),
+       rowsReason("dout", args.dout), rowsReason("dtable", args.dtable)});
+}
+
+std::string qwen::cuda::unsupportedReason(const RopeAnglesArgs &args) {
+  if (args.angles.dtype != DType::F32)
+    return std::string("angles are ") + dtypeName(args.angles.dtype) +
+           ", expected f32";
+  if (args.angles.dim(1) > 2 * maxFrequencies)
+    return "rotary width is " + std::to_string(args.angles.dim(1)) +
+           ", expected at most " + std::to_string(2 * maxFrequencies);
+  return {};
+}
+
+std::string qwen::cuda::unsupportedReason(const FillArgs &) { return {}; }
+std::string qwen::cuda::unsupportedReason(const CopyArgs &) { return {}; }
+
+int64_t qwen::cuda::workspaceBytes(const EmbeddingArgs &) { return 0; }
+
+int64_t qwen::cuda::workspaceBytes(const EmbeddingGradArgs &args) {
+  Carver carver;
+  SortedTokens sorted(carver, args);
+  return carver.bytes();
+}
+
+int64_t qwen::cuda::workspaceBytes(const RopeAnglesArgs &) { return 0; }
+int64_t qwen::cuda::workspaceBytes(const FillArgs &) { return 0; }
+int64_t qwen::cuda::workspaceBytes(const CopyArgs &) { return 0; }
+
+//===----------------------------------------------------------------------===//
+// Optimizer
+//===----------------------------------------------------------------------===//
+
+/// Every tensor of a list has the first one's type and an aligned start.
+template <typename Buffers>
+static std::string listReason(const char *name, const Buffers &tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::string entry = std::string(name) + "[" + std::to_string(i) + "]";
+    if (tensors[i].dtype != tensors[0].dtype)
+      return entry + " is " + dtypeName(tensors[i].dtype) + ", expected " +
+             dtypeName(tensors[0].dtype) + " as " + name + "[0]";
+    if (std::string reason = firstOf(
+            {floatReason(entry, tensors[i]), startReason(entry, tensors[i])});
+        !reason.empty())
+      return reason;
+  }
+  return {};
+}
+
+std::string qwen::cuda::unsupportedReason(const GradNormArgs &args) {
+  return firstOf(
+      {listReason("grads", args.grads), floatReason("hyper", args.hyper)});
+}
+
+std::string qwen::cuda::unsupportedReason(const AdamWArgs &args) {
+  return firstOf({listReason("params", args.params),
+                  listReason("grads", args.grads),
+                  listReason("moments1", args.moments1),
+                  listReason("moments2", args.moments2),
+                  listReason("masters", args.masters)});
+}
+
+int64_t qwen::cuda::workspaceBytes(const GradNormArgs &args) {
+  Carver carver;
+  GradNormScratch scratch(carver, args);
+  return carver.bytes();
+}
+
+int64_t qwen::cuda::workspaceBytes(const AdamWArgs &) { return 0; }

@@ -1,0 +1,385 @@
+//===- TokenKernelsCudaTest.cpp - CUDA row kernels against the CPU --------===//
+//
+// The convolution and its gradients, embedding and its gradient, angles, fill
+// and copy on random ragged packs, with strided operands; rows outside
+// documents, outputs and gaps are poisoned with NaN. A program of its own, as
+// it needs a GPU:
+//
+//   token_kernels_cuda_test         parity, exit status 1 on a miss
+//   token_kernels_cuda_test small   the same on small shapes (for sanitizers)
+//   token_kernels_cuda_test time    times at the 27B's widths
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaTesting.h"
+
+#include <cmath>
+
+using namespace qwen;
+using namespace qwen::cudatest;
+
+//===----------------------------------------------------------------------===//
+// Convolution
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+struct ConvCase {
+  Pack pack;
+  int64_t channels;
+  bool accumulate = false;
+  Tensor cu, x, weight, dy, y, dx, dweight;
+
+  ConvCase(const Pack &pack, int64_t channels, DType dtype, int64_t gap,
+           uint64_t seed)
+      : pack(pack), channels(channels), cu(DType::I32, {pack.slots()}),
+        x(dtype, {pack.tokens, channels}, gap), weight(dtype, {channels, 1, 4}),
+        dy(dtype, {pack.tokens, channels}, gap),
+        y(dtype, {pack.tokens, channels}, gap),
+        dx(dtype, {pack.tokens, channels}, gap),
+        dweight(DType::F32, {channels, 1, 4}) {
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> unit(-1, 1);
+    for (int64_t i = 0; i < pack.total() * channels; ++i) {
+      x.set(i, unit(random));
+      dy.set(i, unit(random));
+    }
+    weight.uniform(random, -1, 1);
+    dweight.uniform(random, -1, 1);
+    pack.write(cu);
+    for (Tensor *operand : {&x, &weight, &dy, &y, &dx, &dweight})
+      operand->toDevice();
+  }
+  template <typename F> CausalConv1dArgs forward(F at) {
+    return {at(x), at(weight), at(cu), at(y)};
+  }
+  template <typename F> CausalConv1dGradArgs backward(F at) {
+    return {at(x), at(weight), at(dy), at(cu), at(dx), at(dweight), accumulate};
+  }
+};
+
+void testConv(const Pack &pack, int64_t channels, DType dtype, int64_t gap,
+              uint64_t seed) {
+  ConvCase c(pack, channels, dtype, gap, seed);
+  runOnCpu(c.forward(onHost));
+  runOnGpu(c.forward(onDevice));
+  expectClose("y", c.y, sumTolerance(dtype, 4, 2));
+  expectRerunEqual("y", c.forward(onDevice), {&c.y});
+
+  for (bool accumulate : {true, false}) {
+    c.accumulate = accumulate;
+    c.dweight.toDevice();
+    runOnCpu(c.backward(onHost));
+    runOnGpu(c.backward(onDevice));
+    expectClose("dx", c.dx, sumTolerance(dtype, 4, 4));
+    expectClose("dweight", c.dweight,
+                sumTolerance(dtype, double(pack.tokens), 4));
+  }
+  expectRerunEqual("gradients", c.backward(onDevice), {&c.dx, &c.dweight});
+}
+
+/// A document of NaNs must change no bit of the others.
+void testConvIsolation() {
+  Pack pack({70, 3, 1, 2, 190, 64, 5}, 1, 9);
+  for (int64_t document = 0; document < 7; ++document) {
+    ConvCase c(pack, 64, DType::BF16, 16, 5);
+    runOnGpu(c.forward(onDevice));
+    runOnGpu(c.backward(onDevice));
+    auto y = c.y.deviceBytes(), dx = c.dx.deviceBytes();
+    int64_t begin = pack.boundaries[document] * c.channels;
+    int64_t end = pack.boundaries[document + 1] * c.channels;
+    for (int64_t i = begin; i < end; ++i) {
+      c.x.set(i, std::nan(""));
+      c.dy.set(i, std::nan(""));
+    }
+    c.x.toDevice();
+    c.dy.toDevice();
+    runOnGpu(c.forward(onDevice));
+    runOnGpu(c.backward(onDevice));
+    auto newY = c.y.deviceBytes(), newDx = c.dx.deviceBytes();
+    bool same = true;
+    for (int64_t i = 0; i < c.y.size(); ++i)
+      if (i < begin || i >= end)
+        same = same && c.y.get(newY, i) == c.y.get(y, i) &&
+               c.dx.get(newDx, i) == c.dx.get(dx, i);
+      else
+        same = same && std::isnan(c.y.get(newY, i));
+    report("convolution", "reads other documents", same, double(document));
+  }
+}
+
+void testConvolution(bool small) {
+  std::mt19937_64 random(1);
+  const Pack packs[] = {
+      Pack({1, 2, 3, 4, 5}, 3, 2),
+      Pack({63, 64, 65}, 0, 0),
+      Pack({0, 127, 128, 129, 0, 1, 0}, 4, 15),
+      Pack({31, 1, 32, 33, 159, 256, 3, 255}, 200, 70),
+      Pack({512}, 0, 0),
+      Pack({}, 2, 40),
+  };
+  uint64_t seed = 1;
+  for (const Pack &pack : packs)
+    for (DType dtype : {DType::BF16, DType::F32})
+      for (int64_t gap : {0, 16}) {
+        testConv(pack, 64, dtype, gap, seed++);
+        if (!small)
+          testConv(pack, 1096, dtype, gap, seed++);
+      }
+  for (int i = 0; i < (small ? 1 : 6); ++i) {
+    std::vector<int> lengths;
+    for (int left = 600; left > 0; left -= lengths.back())
+      lengths.push_back(std::min<int>(left, random() % (i % 2 ? 6 : 150)));
+    testConv(Pack(lengths, random() % 3, random() % 40), 136, DType::BF16, 16,
+             seed++);
+  }
+  testConvIsolation();
+}
+
+//===----------------------------------------------------------------------===//
+// Embedding
+//===----------------------------------------------------------------------===//
+
+/// How ids are drawn.
+enum class Ids { Random, Equal, Distinct, Outside };
+
+void testEmbedding(int64_t tokens, int64_t rows, int64_t width, DType dtype,
+                   int64_t gap, Ids kind, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Tensor table(dtype, {rows, width}, gap), ids(DType::I32, {tokens});
+  Tensor out(dtype, {tokens, width}, gap), dout(dtype, {tokens, width}, gap);
+  Tensor dtable(DType::F32, {rows, width}, gap);
+  table.uniform(random, -1, 1);
+  dout.uniform(random, -1, 1);
+  dtable.uniform(random, -1, 1);
+  for (int64_t t = 0; t < tokens; ++t) {
+    int64_t id = int64_t(random() % uint64_t(rows));
+    if (kind == Ids::Equal)
+      id = rows / 2;
+    if (kind == Ids::Distinct)
+      id = (t * 7) % rows;
+    if (kind == Ids::Outside && t % 3 == 0)
+      id = t % 2 ? -1 - t : rows + t;
+    ids.set(t, double(id));
+  }
+  for (Tensor *operand : {&table, &ids, &out, &dout, &dtable})
+    operand->toDevice();
+  auto forward = [&](auto at) {
+    return EmbeddingArgs{at(table), at(ids), at(out)};
+  };
+  runOnCpu(forward(onHost));
+  runOnGpu(forward(onDevice));
+  expectSameBits("embedding", out);
+  for (bool accumulate : {true, false}) {
+    auto backward = [&](auto at) {
+      return EmbeddingGradArgs{at(dout), at(ids), at(dtable), accumulate};
+    };
+    runOnCpu(backward(onHost));
+    runOnGpu(backward(onDevice));
+    expectSameBits("embedding gradient", dtable);
+    if (!accumulate)
+      expectRerunEqual("embedding gradient", backward(onDevice), {&dtable});
+  }
+}
+
+void testEmbeddings(bool small) {
+  uint64_t seed = 1;
+  for (Ids kind : {Ids::Random, Ids::Equal, Ids::Distinct, Ids::Outside})
+    for (DType dtype : {DType::BF16, DType::F32}) {
+      testEmbedding(1, 7, 8, dtype, 0, kind, seed++);
+      testEmbedding(67, 50, 24, dtype, 16, kind, seed++);
+      if (!small) {
+        testEmbedding(1000, 300, 1032, dtype, 16, kind, seed++);
+        testEmbedding(2049, 2500, 64, dtype, 0, kind, seed++);
+      }
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Angles, fill, copy
+//===----------------------------------------------------------------------===//
+
+void testAngles() {
+  constexpr int64_t tokens = 700, width = 64;
+  Tensor positions(DType::I32, {tokens});
+  Tensor angles(DType::F32, {tokens, width}, 6);
+  for (int64_t t = 0; t < tokens; ++t)
+    positions.set(t, double(t < 300 ? t : (t - 300) * 2621));
+  positions.toDevice();
+  auto args = [&](auto at) {
+    return RopeAnglesArgs{at(positions), at(angles), 1e7};
+  };
+  runOnCpu(args(onHost));
+  runOnGpu(args(onDevice));
+  // The same float32 angles; float64 cos and sin differ by less than its
+  // rounding to float32.
+  expectClose("angles", angles, 0);
+  expectRerunEqual("angles", args(onDevice), {&angles});
+}
+
+void testFillAndCopy() {
+  const std::vector<int64_t> shapes[] = {{},      {1},           {7},
+                                         {8},     {100003},      {70, 5, 300},
+                                         {33, 9}, {3, 2, 5, 16}, {400, 4096}};
+  std::mt19937_64 random(2);
+  for (DType dtype : {DType::F32, DType::BF16, DType::F64, DType::I32})
+    for (const std::vector<int64_t> &shape : shapes)
+      for (int64_t gap : {0, 3, 16}) {
+        if (shape.empty() && gap)
+          continue;
+        Tensor in(dtype, shape, gap), same(dtype, shape, gap);
+        Tensor dense(dtype, shape), filled(dtype, shape, gap);
+        in.uniform(random, -1000, 1000);
+        in.toDevice();
+        for (Tensor *out : {&same, &dense}) {
+          runOnCpu(CopyArgs{in.onHost(), out->onHost()});
+          runOnGpu(CopyArgs{in.onDevice(), out->onDevice()});
+          expectSameBits("copy", *out);
+        }
+        runOnCpu(FillArgs{filled.onHost(), 3});
+        runOnGpu(FillArgs{filled.onDevice(), 3});
+        expectSameBits("fill", filled);
+      }
+  Tensor in(DType::F32, {50, 40}), out(DType::F32, {40, 50});
+  in.uniform(random, -1, 1);
+  in.toDevice();
+  for (bool device : {false, true}) {
+    CopyArgs args{device ? in.onDevice() : in.onHost(),
+                  device ? out.onDevice() : out.onHost()};
+    args.in.shape = {40, 50};
+    args.in.strides = {1, 40};
+    device ? runOnGpu(args) : runOnCpu(args);
+  }
+  expectSameBits("transposing copy", out);
+}
+
+//===----------------------------------------------------------------------===//
+// Times
+//===----------------------------------------------------------------------===//
+
+template <typename Args>
+void timeKernel(const char *name, const Args &args, double bytes,
+                double copyRate) {
+  Launcher launcher(args);
+  Times times =
+      timeReplay([&](cudaStream_t stream) { launcher.enqueue(stream); });
+  printTimes(name, times, bytes, copyRate);
+}
+
+void timeConv(const char *name, const Pack &pack, double copyRate) {
+  constexpr int64_t channels = 10240;
+  const std::vector<int64_t> shape = {pack.tokens, channels};
+  size_t bytes = size_t(pack.tokens * channels * 2);
+  DeviceMemory x(bytes), dy(bytes), y(bytes), dx(bytes), weight(channels * 8),
+      dweight(channels * 16);
+  for (const DeviceMemory *memory : {&x, &dy, &weight})
+    fillForTiming(*memory, DType::BF16);
+  Tensor cu(DType::I32, {pack.slots()});
+  pack.write(cu);
+  Buffer w = viewOf(weight, DType::BF16, {channels, 1, 4});
+  std::printf("%s\n", name);
+  timeKernel("causal_conv1d",
+             CausalConv1dArgs{viewOf(x, DType::BF16, shape), w, cu.onDevice(),
+                              viewOf(y, DType::BF16, shape)},
+             2.0 * double(bytes), copyRate);
+  timeKernel("causal_conv1d_grad",
+             CausalConv1dGradArgs{viewOf(x, DType::BF16, shape), w,
+                                  viewOf(dy, DType::BF16, shape), cu.onDevice(),
+                                  viewOf(dx, DType::BF16, shape),
+                                  viewOf(dweight, DType::F32, {channels, 1, 4}),
+                                  false},
+             3.0 * double(bytes), copyRate);
+}
+
+void timeEmbedding(double copyRate) {
+  constexpr int64_t rows = 248320, width = 5120, tokens = 8192;
+  DeviceMemory table(rows * width * 2), out(tokens * width * 2);
+  DeviceMemory dtable(rows * width * 4);
+  fillForTiming(table, DType::BF16);
+  fillForTiming(out, DType::BF16);
+  fillForTiming(dtable, DType::F32);
+  std::mt19937_64 random(3);
+  for (const char *kind : {"natural", "distinct", "equal"}) {
+    Tensor ids(DType::I32, {tokens});
+    std::vector<bool> seen(rows);
+    int64_t unique = 0;
+    for (int64_t t = 0; t < tokens; ++t) {
+      // Frequencies that fall as 1 / rank.
+      double u = double(random() % (1 << 20)) / (1 << 20);
+      int64_t id = int64_t(std::exp(u * std::log(double(rows)))) - 1;
+      if (kind[0] == 'd')
+        id = t * 30;
+      if (kind[0] == 'e')
+        id = 1000;
+      unique += !seen[id];
+      seen[id] = true;
+      ids.set(t, double(id));
+    }
+    ids.toDevice();
+    std::printf("%s ids: %lld of %lld differ\n", kind,
+                static_cast<long long>(unique), static_cast<long long>(tokens));
+    Buffer rowsOut = viewOf(out, DType::BF16, {tokens, width});
+    double rowBytes = double(width) * 2;
+    timeKernel("embedding",
+               EmbeddingArgs{viewOf(table, DType::BF16, {rows, width}),
+                             ids.onDevice(), rowsOut},
+               rowBytes * double(unique + tokens), copyRate);
+    timeKernel("embedding_grad (accumulate)",
+               EmbeddingGradArgs{rowsOut, ids.onDevice(),
+                                 viewOf(dtable, DType::F32, {rows, width}),
+                                 true},
+               rowBytes * double(tokens + 4 * unique), copyRate);
+  }
+}
+
+void timeSmall(double copyRate) {
+  constexpr int64_t tokens = 8192, elements = int64_t(1) << 29;
+  DeviceMemory angles(tokens * 64 * 4), from(elements * 2), to(elements * 2);
+  fillForTiming(from, DType::BF16);
+  Tensor positions(DType::I32, {tokens});
+  for (int64_t t = 0; t < tokens; ++t)
+    positions.set(t, double(t % 1170));
+  positions.toDevice();
+  timeKernel("rope_angles",
+             RopeAnglesArgs{positions.onDevice(),
+                            viewOf(angles, DType::F32, {tokens, 64}), 1e7},
+             tokens * 64 * 4, copyRate);
+  Buffer in = viewOf(from, DType::BF16, {elements});
+  Buffer out = viewOf(to, DType::BF16, {elements});
+  timeKernel("copy, contiguous", CopyArgs{in, out}, 4.0 * elements, copyRate);
+  timeKernel("fill, contiguous", FillArgs{out, 1.5}, 2.0 * elements, copyRate);
+  // A slice of 10,240 columns of rows of 16,384.
+  Buffer slice = viewOf(from, DType::BF16, {elements / 16384, 10240});
+  slice.strides[0] = 16384;
+  Buffer packed = viewOf(to, DType::BF16, {elements / 16384, 10240});
+  timeKernel("copy of a slice", CopyArgs{slice, packed},
+             4.0 * double(packed.elements()), copyRate);
+}
+
+void timeAll() {
+  double copyRate = measureCopy();
+  timeConv("seven documents of about 1170, 10240 channels",
+           Pack({1170, 1171, 1169, 1173, 1168, 1172, 1169}, 1, 0), copyRate);
+  timeConv("one document of 8192, 10240 channels", Pack({8192}, 7, 0),
+           copyRate);
+  timeEmbedding(copyRate);
+  timeSmall(copyRate);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  requireGpu();
+  std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "time") {
+    timeAll();
+    return 0;
+  }
+  bool small = mode == "small";
+  testConvolution(small);
+  testEmbeddings(small);
+  testAngles();
+  testFillAndCopy();
+  std::printf(misses ? "%d misses\n" : "all passed\n", misses);
+  return misses ? 1 : 0;
+}
