@@ -180,8 +180,7 @@ __global__ void __launch_bounds__(scanThreads, 1)
   int half = warpgroupIndex();
   if (half == 2) {
     lowerRegisters<loaderRegisters>();
-    if (threadIdx.x < 256 + 32)
-      loadScan<false>(smem.ring, sizes, buffers, v, &buffers.header->nextScan);
+    loadScan<false>(smem.ring, sizes, buffers, v, &buffers.header->nextScan);
     return;
   }
   raiseRegisters<scanRegisters>();

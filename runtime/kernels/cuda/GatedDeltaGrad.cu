@@ -17,7 +17,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GatedDeltaGradTiles.cuh"
+#include "GatedDeltaGradGates.cuh"
+#include "GatedDeltaGradProducts.cuh"
 #include "Kernels.h"
 
 using namespace qwen;
@@ -38,13 +39,13 @@ __global__ void __launch_bounds__(4 * 128, 1)
   GradContext context{smem, sizes, buffers, operands, items};
   // 128 registers a thread at the start, moved to where they are needed.
   if (role == 0) {
-    raiseRegisters<176>();
+    raiseRegisters<192>();
     queryGradients(context);
   } else if (role == 1) {
     raiseRegisters<216>();
     keyGradients(context);
   } else if (role == 2) {
-    lowerRegisters<96>();
+    lowerRegisters<80>();
     finishHeads(context);
   } else {
     lowerRegisters<24>();

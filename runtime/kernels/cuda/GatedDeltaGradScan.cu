@@ -163,9 +163,8 @@ __global__ void __launch_bounds__(scanThreads, 1)
   int half = warpgroupIndex();
   if (half == 2) {
     lowerRegisters<loaderRegisters>();
-    if (threadIdx.x < 256 + 32)
-      loadScan<true>(smem.ring, sizes, buffers, dout,
-                     &buffers.header->nextGradScan);
+    loadScan<true>(smem.ring, sizes, buffers, dout,
+                   &buffers.header->nextGradScan);
     return;
   }
   raiseRegisters<scanRegisters>();

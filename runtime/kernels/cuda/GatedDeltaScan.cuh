@@ -2,7 +2,7 @@
 //
 // A scan walks the chunks of one document and value head in order. A block has
 // two warpgroups, each with 64 of the 128 v rows of the transposed state in
-// registers, and one warp that fetches pieces of work and loads the chunks'
+// registers, and a third that fetches pieces of work and loads the chunks'
 // tiles ahead through a ring of stages. Every product of the chain has its A
 // operand in registers, the accumulator of the product before; the warpgroups
 // never wait for each other.
@@ -46,12 +46,13 @@ template <typename Tiles, int count> struct Ring {
   static constexpr uint32_t bytes = sizeof(Tiles) - rowsBytes;
   Tiles tiles[count];
   StageInfo info[count];
+  int item; ///< what the loader works on
   uint64_t full[count], empty[count];
 
   /// By one thread.
   QWEN_DEVICE void init() {
     for (int i = 0; i < count; ++i) {
-      barrierInit(smemAddress(&full[i]), 1 + 32);
+      barrierInit(smemAddress(&full[i]), 1 + 128);
       barrierInit(smemAddress(&empty[i]), 8);
     }
     barrierInitFence();
@@ -70,7 +71,7 @@ template <int count> struct RingPlace {
   }
 };
 
-/// Loads one chunk; the whole warp.
+/// Loads one chunk; the whole warpgroup.
 template <typename Tiles, int count>
 QWEN_DEVICE void loadStage(Ring<Tiles, count> &ring, int stage,
                            const StageInfo &info, const GatedDeltaSizes &sizes,
@@ -78,8 +79,8 @@ QWEN_DEVICE void loadStage(Ring<Tiles, count> &ring, int stage,
                            const HeadRows<const Bf16> &rows) {
   Tiles &tiles = ring.tiles[stage];
   SmemAddr full = smemAddress(&ring.full[stage]);
-  int lane = threadIdx.x % 32;
-  if (lane == 0) {
+  int thread = threadIdx.x % 128;
+  if (thread == 0) {
     ring.info[stage] = info;
     barrierArriveExpect(full, Ring<Tiles, count>::bytes);
     int64_t key =
@@ -99,21 +100,21 @@ QWEN_DEVICE void loadStage(Ring<Tiles, count> &ring, int stage,
     }
   }
   SmemAddr tile = smemAddress(tiles.rows);
-  int piece = lane % 16;
-#pragma unroll 8
-  for (int i = 0; i < 32; ++i) {
-    int row = 2 * i + lane / 16;
+  int column = thread % 16 * 8;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    int row = thread / 16 + 8 * i;
     bool valid = row < info.chunk.rows;
-    copyOrZero(tile + tileOffset(row, 8 * piece, panelBytes),
+    copyOrZero(tile + tileOffset(row, column, panelBytes),
                rows.row(info.chunk.token + (valid ? row : 0), info.valueHead) +
-                   8 * piece,
+                   column,
                valid);
   }
   copyArrive(full);
 }
 
-/// The loading warp: takes documents and value heads from `next` until there
-/// are none, chunks in falling order where `isReverse`.
+/// The loading warpgroup: takes documents and value heads from `next` until
+/// there are none, chunks in falling order where `isReverse`.
 template <bool isReverse, typename Tiles, int count>
 QWEN_DEVICE void loadScan(Ring<Tiles, count> &ring,
                           const GatedDeltaSizes &sizes,
@@ -122,10 +123,11 @@ QWEN_DEVICE void loadScan(Ring<Tiles, count> &ring,
   RingPlace<count> place;
   int items = buffers.header->documents * sizes.valueHeads;
   for (;;) {
-    int item = 0;
-    if (threadIdx.x % 32 == 0)
-      item = atomicAdd(next, 1);
-    item = __shfl_sync(~0u, item, 0);
+    if (threadIdx.x % 128 == 0)
+      ring.item = atomicAdd(next, 1);
+    namedSync(3, 128);
+    int item = ring.item;
+    namedSync(3, 128);
     if (item >= items)
       break;
     DocumentEntry document = buffers.sorted[item / sizes.valueHeads];
@@ -144,7 +146,7 @@ QWEN_DEVICE void loadScan(Ring<Tiles, count> &ring,
     }
   }
   barrierWait(smemAddress(&ring.empty[place.stage]), place.phase ^ 1);
-  if (threadIdx.x % 32 == 0) {
+  if (threadIdx.x % 128 == 0) {
     ring.info[place.stage].isEnd = 1;
     barrierArrive(smemAddress(&ring.full[place.stage]));
   }

@@ -153,6 +153,12 @@ QWEN_DEVICE void bulkLoad(SmemAddr to, const void *from, uint32_t bytes,
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
+/// Contiguous bytes to the L2 cache. One thread.
+QWEN_DEVICE void bulkPrefetch(const void *from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
+               "r"(bytes)
+               : "memory");
+}
 /// Contiguous bytes from shared memory, in this thread's store group.
 QWEN_DEVICE void bulkStore(void *to, SmemAddr from, uint32_t bytes) {
   asm volatile(
