@@ -5,16 +5,17 @@
 // NaN; documents unmoved by NaN in their neighbours; two runs must give the
 // same bits. A program of its own, as it needs a GPU:
 //
-//   attention_cuda_test          parity, exit status 1 on a miss
-//   attention_cuda_test small    one small pack (for sanitizers)
-//   attention_cuda_test once     27B launches (for profilers)
-//   attention_cuda_test time     times at the shapes of the 27B, 9B and 0.8B
+//   AttentionCudaTest          parity: exit status 1 on a miss, 77 without a
+//   GPU AttentionCudaTest small    one small pack (for sanitizers)
+//   AttentionCudaTest once     27B launches (for profilers)
+//   AttentionCudaTest time     times at the shapes of the 27B, 9B and 0.8B
 //
 //===----------------------------------------------------------------------===//
 
 #include "qwen/Plan/Workspace.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "runtime/kernels/cuda/Kernels.h"
+#include "test/parity/cuda/RequireGpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -436,6 +437,7 @@ void timeAll() {
 } // namespace
 
 int main(int argc, char **argv) {
+  cudatest::requireGpu();
   std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "time") {
     timeAll();
