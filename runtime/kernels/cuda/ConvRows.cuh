@@ -50,13 +50,19 @@ template <int Words> struct StartBits {
   }
 };
 
-/// 1 / (1 + e^-z). The fast functions are within a few units of float32, far
-/// below the rounding of a bf16 result.
+/// 1 / (1 + e^-z). For bf16 from the special function unit alone, without the
+/// steps for denormals: within a few units of float32, far below the rounding
+/// of the result.
 template <typename S> QWEN_DEVICE float sigmoid(float z) {
-  if constexpr (std::is_same_v<S, float>)
+  if constexpr (std::is_same_v<S, float>) {
     return 1.0f / (1.0f + expf(-z));
-  else
-    return __fdividef(1.0f, 1.0f + __expf(-z));
+  } else {
+    constexpr float log2e = 1.44269504f;
+    float power, inverse;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(-log2e * z));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+    return inverse;
+  }
 }
 
 /// Taps of N channels; weight is [C, 1, width].

@@ -31,25 +31,27 @@ __global__ void __launch_bounds__(sortThreads)
   int id = token < tokens ? ids[token] : 0;
   int before = 0;
   // All lanes look at the same ids at a time, one load a warp. Of equal ids
-  // those of earlier tokens come before.
-  auto countBefore = [&](int base, auto &&isBefore) {
-    int mine = base + lane < tokens ? ids[base + lane] : 0;
+  // those of earlier tokens come before; behind the last token, where the lists
+  // are compared as later ones, nothing does.
+  auto idOf = [&](int at) { return at < tokens ? ids[at] : INT_MAX; };
+  auto countBefore = [&](int mine, auto &&isBefore) {
 #pragma unroll
-    for (int k = 0; k < 32; ++k) {
-      int other = __shfl_sync(~0u, mine, k);
-      before += base + k < tokens && isBefore(other, base + k);
-    }
+    for (int k = 0; k < 32; ++k)
+      before += isBefore(__shfl_sync(~0u, mine, k), k);
   };
-  int own = blockIdx.x * 32;
-  for (int base = slice * 32; base < tokens; base += sortThreads)
+  int own = blockIdx.x * 32, next = idOf(slice * 32 + lane);
+  for (int base = slice * 32; base < tokens; base += sortThreads) {
+    int mine = next;
+    next = idOf(base + sortThreads + lane);
     if (base < own)
-      countBefore(base, [&](int other, int) { return other <= id; });
+      countBefore(mine, [&](int other, int) { return other <= id; });
     else if (base > own)
-      countBefore(base, [&](int other, int) { return other < id; });
+      countBefore(mine, [&](int other, int) { return other < id; });
     else
-      countBefore(base, [&](int other, int at) {
-        return other < id || (other == id && at < token);
+      countBefore(mine, [&](int other, int k) {
+        return other < id || (other == id && k < lane);
       });
+  }
   counts[slice][lane] = before;
   __syncthreads();
   if (slice > 0 || token >= tokens)
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(sortThreads)
 //===----------------------------------------------------------------------===//
 
 constexpr int threads = 128;
-constexpr int stages = 16; ///< rows of a thread in flight together
+constexpr int stages = 16; ///< rows of a thread in flight together, divides 32
 
 /// Copies 16 bytes to shared memory in the background.
 QWEN_DEVICE void copyAsync(void *to, const void *from) {
@@ -92,16 +94,21 @@ template <typename S> struct Operands {
   int tokens, width;
 };
 
-/// Up to 32 tokens of one id, one in each lane.
+/// Up to 32 places in sorted order, one in each lane.
 struct TokenList {
-  int token, count;
+  int id, token;
+  int count; ///< leading places with the wanted id
 
+  /// The loads do not wait for each other.
   template <typename S>
-  QWEN_DEVICE TokenList(const Operands<S> &a, int place, int id) {
+  QWEN_DEVICE TokenList(const Operands<S> &a, int place) : count(0) {
     int at = place + int(threadIdx.x % 32);
-    bool same = at < a.tokens && a.sortedIds[at] == id;
-    token = same ? a.sortedTokens[at] : 0;
-    count = __popc(__ballot_sync(~0u, same));
+    bool inside = at < a.tokens;
+    id = inside ? a.sortedIds[at] : -1;
+    token = inside ? a.sortedTokens[at] : 0;
+  }
+  QWEN_DEVICE void countId(int wanted) {
+    count = __popc(__ballot_sync(~0u, id == wanted));
   }
 };
 
@@ -112,9 +119,11 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
   constexpr int lanes = 16 / sizeof(S);
   using Row = Vector<S, lanes>;
   __shared__ Row ring[stages][threads];
-  int place = blockIdx.x, id = a.sortedIds[place];
-  bool isFirst = place == 0 || a.sortedIds[place - 1] != id;
-  if (!isFirst || id < 0 || id >= a.rows)
+  int place = blockIdx.x;
+  int previous = place > 0 ? a.sortedIds[place - 1] : -1;
+  TokenList list(a, place), next = list;
+  int id = __shfl_sync(~0u, list.id, 0);
+  if (previous == id || id < 0 || id >= a.rows)
     return;
   int column = (blockIdx.y * threads + threadIdx.x) * lanes;
   bool active = column < a.width;
@@ -122,7 +131,15 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
   Vector<float, lanes> old{};
   if (active)
     old = Vector<float, lanes>::load(to);
-  TokenList list(a, place, id), next(a, place + 32, id);
+  list.countId(id);
+  auto loadNext = [&] {
+    next.count = 0;
+    if (list.count < 32)
+      return;
+    next = TokenList(a, place + 32);
+    next.countId(id);
+  };
+  loadNext();
   // Row i of `list` and then `next` goes to its place in the ring.
   auto request = [&](int i) {
     int64_t token = __shfl_sync(~0u, i < 32 ? list.token : next.token, i % 32);
@@ -137,7 +154,7 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
 #pragma unroll
   for (int c = 0; c < lanes; ++c)
     sum[c] = old[c];
-  for (;;) {
+  while (list.count > 0) {
     for (int i = 0; i < list.count; ++i) {
       awaitAsyncGroups<stages - 2>();
       Row row = ring[i % stages][threadIdx.x];
@@ -146,11 +163,9 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
         sum[c] += row[c];
       request(i + stages - 1);
     }
-    if (list.count < 32)
-      break;
     place += 32;
     list = next;
-    next = TokenList(a, place + 32, id);
+    loadNext();
   }
   if (active)
     Vector<float, lanes>::rounded(sum).store(to);

@@ -61,9 +61,9 @@ int64_t workspaceBytes(const CopyArgs &args);
 int64_t workspaceBytes(const GradNormArgs &args);
 int64_t workspaceBytes(const AdamWArgs &args);
 
-/// Device memory, aligned to 256 bytes, in which a kernel over a list of tensors
-/// finds their addresses. It is written once, before the first launch and
-/// outside of graph capture, and stays.
+/// Device memory, aligned to 256 bytes, in which a kernel over a list of
+/// tensors finds their addresses. It is written once, before the first launch
+/// and outside of graph capture, and stays.
 int64_t tableBytes(const GradNormArgs &args);
 int64_t tableBytes(const AdamWArgs &args);
 cudaError_t writeTable(const GradNormArgs &args, std::span<std::byte> table);
