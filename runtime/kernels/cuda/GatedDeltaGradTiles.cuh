@@ -57,20 +57,20 @@ struct GradSmem {
   /// By one thread. Arrivals are counted in warps, loads as one more.
   QWEN_DEVICE void init() {
     barrierInit(smemAddress(&rowsFull), 1);
-    barrierInit(smemAddress(&rowsEmpty), 8);
+    barrierInit(smemAddress(&rowsEmpty), 8 * warpArrivals);
     for (int i = 0; i < 2; ++i) {
-      barrierInit(smemAddress(&headFull[i]), 1 + 4);
-      barrierInit(smemAddress(&headEmpty[i]), 12);
+      barrierInit(smemAddress(&headFull[i]), 1 + 4 * warpArrivals);
+      barrierInit(smemAddress(&headEmpty[i]), 12 * warpArrivals);
     }
     barrierInit(smemAddress(&stateFull), 1);
-    barrierInit(smemAddress(&stateEmpty), 12);
+    barrierInit(smemAddress(&stateEmpty), 12 * warpArrivals);
     barrierInit(smemAddress(&dstateFull), 1);
-    barrierInit(smemAddress(&dstateEmpty), 8);
-    barrierInit(smemAddress(&dpFull), 4);
-    barrierInit(smemAddress(&dpEmpty), 4);
+    barrierInit(smemAddress(&dstateEmpty), 8 * warpArrivals);
+    barrierInit(smemAddress(&dpFull), 4 * warpArrivals);
+    barrierInit(smemAddress(&dpEmpty), 4 * warpArrivals);
     for (int i = 0; i < 2; ++i) {
-      barrierInit(smemAddress(&sumsFull[i]), 8);
-      barrierInit(smemAddress(&sumsEmpty[i]), 4);
+      barrierInit(smemAddress(&sumsFull[i]), 8 * warpArrivals);
+      barrierInit(smemAddress(&sumsEmpty[i]), 4 * warpArrivals);
     }
     barrierInitFence();
   }
@@ -136,8 +136,19 @@ QWEN_DEVICE void writeRowValues(float *out, float first, float second) {
   }
 }
 
-/// Sums of the columns over the 16 rows of each warp. In each step a lane sends
-/// half of its sums to its partner and keeps the other half.
+/// Sends half of 2 `kept` sums to the lane that differs in `bit` and adds what
+/// comes back to the other half.
+template <int kept> QWEN_DEVICE void halveSums(float (&sums)[16], int bit) {
+  bool upper = threadIdx.x & bit;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) {
+    float sent = upper ? sums[i] : sums[i + kept];
+    float mine = upper ? sums[i + kept] : sums[i];
+    sums[i] = mine + __shfl_xor_sync(~0u, sent, bit);
+  }
+}
+
+/// Sums of the columns over the 16 rows of each warp.
 QWEN_DEVICE void writeColumnSums(float (&out)[4][chunkSize],
                                  const float (&d)[32]) {
   int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
@@ -145,16 +156,9 @@ QWEN_DEVICE void writeColumnSums(float (&out)[4][chunkSize],
 #pragma unroll
   for (int i = 0; i < 16; ++i)
     sums[i] = d[i / 2 * 4 + i % 2] + d[i / 2 * 4 + 2 + i % 2];
-#pragma unroll
-  for (int kept = 8, bit = 16; kept >= 2; kept /= 2, bit /= 2) {
-    bool upper = lane & bit;
-#pragma unroll
-    for (int i = 0; i < kept; ++i) {
-      float sent = upper ? sums[i] : sums[i + kept];
-      float mine = upper ? sums[i + kept] : sums[i];
-      sums[i] = mine + __shfl_xor_sync(~0u, sent, bit);
-    }
-  }
+  halveSums<8>(sums, 16);
+  halveSums<4>(sums, 8);
+  halveSums<2>(sums, 4);
   // Bits 4, 3 and 2 of the lane chose the columns of 8.
   int j = lane / 4;
   *reinterpret_cast<float2 *>(&out[warp][accumulatorColumn(j)]) = {sums[0],

@@ -53,7 +53,7 @@ template <typename Tiles, int count> struct Ring {
   QWEN_DEVICE void init() {
     for (int i = 0; i < count; ++i) {
       barrierInit(smemAddress(&full[i]), 1 + 128);
-      barrierInit(smemAddress(&empty[i]), 8);
+      barrierInit(smemAddress(&empty[i]), 8 * warpArrivals);
     }
     barrierInitFence();
   }

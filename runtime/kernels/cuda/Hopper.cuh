@@ -113,10 +113,18 @@ QWEN_DEVICE void barrierArrive(SmemAddr barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
                : "memory");
 }
-/// An arrival of one lane of each warp, after the whole warp is done.
+/// What barrierArriveWarp counts: one lane arrives for its warp. Define
+/// QWEN_RACECHECK for compute-sanitizer, which follows only the lane that
+/// arrives, and every lane does.
+#ifdef QWEN_RACECHECK
+inline constexpr uint32_t warpArrivals = 32;
+#else
+inline constexpr uint32_t warpArrivals = 1;
+#endif
+/// The arrival of a warp, after the whole warp is done.
 QWEN_DEVICE void barrierArriveWarp(SmemAddr barrier) {
   __syncwarp();
-  if (threadIdx.x % 32 == 0)
+  if (warpArrivals == 32 || threadIdx.x % 32 == 0)
     barrierArrive(barrier);
 }
 /// One arrival; the phase also waits for `bytes` of bulk copies.
