@@ -74,8 +74,7 @@ cudaError_t launch(const GatedDeltaArgs &args, const LaunchContext &context);
 cudaError_t launch(const GatedDeltaGradArgs &args,
                    const LaunchContext &context);
 cudaError_t launch(const AttentionArgs &args, const LaunchContext &context);
-cudaError_t launch(const AttentionGradArgs &args,
-                   const LaunchContext &context);
+cudaError_t launch(const AttentionGradArgs &args, const LaunchContext &context);
 cudaError_t launch(const CausalConv1dArgs &args, const LaunchContext &context);
 cudaError_t launch(const CausalConv1dGradArgs &args,
                    const LaunchContext &context);
