@@ -4,9 +4,9 @@
 // is within the bound of a float64 sum. A program of its own, as it needs a
 // GPU:
 //
-//   optimizer_cuda_test         parity, exit status 1 on a miss
-//   optimizer_cuda_test small   the same on small shapes (for sanitizers)
-//   optimizer_cuda_test time    times on 1.5e9 parameters
+//   OptimizerCudaTest         parity, exit status 1 on a miss
+//   OptimizerCudaTest small   the same on small shapes (for sanitizers)
+//   OptimizerCudaTest time    times on 1.5e9 parameters
 //
 //===----------------------------------------------------------------------===//
 

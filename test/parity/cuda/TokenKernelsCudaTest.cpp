@@ -5,9 +5,9 @@
 // documents, outputs and gaps are poisoned with NaN. A program of its own, as
 // it needs a GPU:
 //
-//   token_kernels_cuda_test         parity, exit status 1 on a miss
-//   token_kernels_cuda_test small   the same on small shapes (for sanitizers)
-//   token_kernels_cuda_test time    times at the 27B's widths
+//   TokenKernelsCudaTest         parity, exit status 1 on a miss
+//   TokenKernelsCudaTest small   the same on small shapes (for sanitizers)
+//   TokenKernelsCudaTest time    times at the 27B's widths
 //
 //===----------------------------------------------------------------------===//
 
