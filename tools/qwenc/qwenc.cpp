@@ -228,7 +228,8 @@ LogicalResult writePlan(ModuleOp module, StringRef path,
   if (failed(written(writeOutput(path.str(),
                                  [&](llvm::raw_ostream &os) { os << *plan; }))))
     return failure();
-  printForecast(*plan, path);
+  if (path != "-") // else the plan itself went to standard output
+    printForecast(*plan, path);
   return success();
 }
 
