@@ -44,8 +44,8 @@ private:
     return config.tiedEmbeddings ? prefix + "embed_tokens.weight"
                                  : "lm_head.weight";
   }
-  void parameter(StringRef name, ArrayRef<int64_t> shape, Init init, bool decay,
-                 bool wide = false);
+  void parameter(StringRef name, ArrayRef<int64_t> shape, ParameterInit init,
+                 bool decay, bool wide = false);
   void parameters();
   Value weight(StringRef valueName, StringRef name, ArrayRef<int64_t> shape,
                bool wide = false);
@@ -62,44 +62,32 @@ private:
   std::string prefix;
 };
 
-StringRef initName(Init init) {
-  switch (init) {
-  case Init::Normal:
-    return "normal";
-  case Init::Zero:
-    return "zero";
-  case Init::One:
-    return "one";
-  case Init::ALog:
-    return "a_log";
-  }
-  return "";
-}
-
 //===----------------------------------------------------------------------===//
 // Parameters
 //===----------------------------------------------------------------------===//
 
-void Importer::parameter(StringRef name, ArrayRef<int64_t> shape, Init init,
-                         bool decay, bool wide) {
+void Importer::parameter(StringRef name, ArrayRef<int64_t> shape,
+                         ParameterInit init, bool decay, bool wide) {
   OpBuilder &ops = graph.ops();
-  double deviation = init == Init::Normal ? config.initializerRange : 0;
+  double deviation =
+      init == ParameterInit::Normal ? config.initializerRange : 0;
   ParameterOp::create(ops, ops.getUnknownLoc(), name,
                       wide ? graph.wideTensor(shape) : graph.tensor(shape),
-                      initName(init), llvm::APFloat(deviation), decay);
+                      StringRef(parameterInitName(init)),
+                      llvm::APFloat(deviation), decay);
 }
 
 void Importer::parameters() {
   int64_t hidden = config.hiddenSize, vocabulary = config.vocabSize;
-  parameter(prefix + "embed_tokens.weight", {vocabulary, hidden}, Init::Normal,
-            true);
+  parameter(prefix + "embed_tokens.weight", {vocabulary, hidden},
+            ParameterInit::Normal, true);
   for (auto [layer, kind] : llvm::enumerate(config.layers))
     for (const Weight &weight : layerWeights(config, kind))
       parameter(layerPrefix(layer) + weight.name, weight.shape, weight.init,
                 weight.decay, weight.wide);
-  parameter(prefix + "norm.weight", {hidden}, Init::Zero, false);
+  parameter(prefix + "norm.weight", {hidden}, ParameterInit::Zero, false);
   if (!config.tiedEmbeddings)
-    parameter(headName(), {vocabulary, hidden}, Init::Normal, true);
+    parameter(headName(), {vocabulary, hidden}, ParameterInit::Normal, true);
 }
 
 Value Importer::weight(StringRef valueName, StringRef name,

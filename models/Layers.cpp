@@ -45,10 +45,11 @@ StringRef qwen::layerFunctionName(LayerKind kind) {
 //===----------------------------------------------------------------------===//
 
 static Weight matrix(StringRef name, int64_t rows, int64_t columns) {
-  return {name.str(), {rows, columns}, Init::Normal, true, false};
+  return {name.str(), {rows, columns}, ParameterInit::Normal, true, false};
 }
 
-static Weight norm(StringRef name, int64_t width, Init init = Init::Zero) {
+static Weight norm(StringRef name, int64_t width,
+                   ParameterInit init = ParameterInit::Zero) {
   return {name.str(), {width}, init, false, false};
 }
 
@@ -64,12 +65,14 @@ static void appendGatedDelta(const ModelConfig &config,
   weights.push_back(matrix(name("in_proj_a.weight"), heads, hidden));
   weights.push_back({name("conv1d.weight"),
                      {config.convChannels(), 1, config.convWidth},
-                     Init::Normal,
+                     ParameterInit::Normal,
                      true,
                      false});
-  weights.push_back({name("A_log"), {heads}, Init::ALog, false, true});
-  weights.push_back({name("dt_bias"), {heads}, Init::One, false, true});
-  weights.push_back(norm(name("norm.weight"), config.deltaValueDim, Init::One));
+  weights.push_back({name("A_log"), {heads}, ParameterInit::ALog, false, true});
+  weights.push_back(
+      {name("dt_bias"), {heads}, ParameterInit::One, false, true});
+  weights.push_back(
+      norm(name("norm.weight"), config.deltaValueDim, ParameterInit::One));
   weights.push_back(matrix(name("out_proj.weight"), hidden, valueWidth));
 }
 

@@ -10,20 +10,18 @@
 
 #include "models/Config.h"
 #include "models/GraphBuilder.h"
+#include "qwen/Plan/ParameterInit.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace qwen {
-
-/// How `qwenrun --init random` fills a parameter.
-enum class Init { Normal, Zero, One, ALog };
 
 /// A weight of a layer. The name is that of the checkpoint after the layer's
 /// prefix, such as "mlp.gate_proj.weight".
 struct Weight {
   std::string name;
   llvm::SmallVector<int64_t> shape;
-  Init init;
+  ParameterInit init;
   bool decay; ///< whether weight decay applies by default
   bool wide;  ///< f32 in every model (A_log, dt_bias)
 };

@@ -7,6 +7,7 @@
 
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/Plan/Plan.h"
+#include "qwen/Plan/ParameterInit.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringSet.h"
@@ -132,7 +133,7 @@ LogicalResult ParameterOp::verify() {
                            << ", but one is " << state.getType();
   if (!getMoment1() != !getMoment2())
     return emitOpError("must have both moments or none");
-  if (!llvm::is_contained({"normal", "zero", "one", "a_log"}, getInit()))
+  if (!parameterInitByName(getInit()))
     return emitOpError() << "init must be normal, zero, one or a_log, but is '"
                          << getInit() << "'";
   return success();

@@ -7,6 +7,7 @@
 
 #include "dialects/Qwen/Qwen.h"
 #include "dialects/Qwen/TypeRules.h"
+#include "qwen/Plan/ParameterInit.h"
 
 #include <cmath>
 
@@ -104,7 +105,7 @@ LogicalResult ParameterOp::verify() {
     return emitOpError("must have a name");
   if (failed(verifyStatic(*this, "type", getType(), false)))
     return failure();
-  if (!llvm::is_contained({"normal", "zero", "one", "a_log"}, getInit()))
+  if (!parameterInitByName(getInit()))
     return emitOpError() << "init must be \"normal\", \"zero\", \"one\" or "
                             "\"a_log\", but is \""
                          << getInit() << "\"";

@@ -43,12 +43,15 @@ plan::TensorType toPlanType(const BufferType &type) {
       static_cast<uint8_t>(type.rank));
 }
 
+static_assert(parameterInitNames.size() ==
+                      static_cast<size_t>(plan::Init::MAX) + 1 &&
+                  static_cast<int>(ParameterInit::ALog) ==
+                      static_cast<int>(plan::Init::ALog),
+              "the schema numbers the initialisations as ParameterInit does");
+
 plan::Init toInit(StringRef text) {
-  if (text == "zero")
-    return plan::Init::Zero;
-  if (text == "one")
-    return plan::Init::One;
-  return text == "a_log" ? plan::Init::ALog : plan::Init::Normal;
+  // The verifier of plan.parameter knows the name.
+  return static_cast<plan::Init>(*parameterInitByName(text));
 }
 
 class Emitter {

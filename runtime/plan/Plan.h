@@ -10,6 +10,7 @@
 #define QWEN_RUNTIME_PLAN_PLAN_H
 
 #include "qwen/Plan/Buffer.h"
+#include "qwen/Plan/ParameterInit.h"
 #include "qwen/Support/Status.h"
 
 #include <cstddef>
@@ -32,9 +33,6 @@ inline constexpr uint32_t planSchemaVersion = 1;
 
 /// Value of a view or buffer id that names nothing.
 inline constexpr uint32_t noPlanId = 0xffffffffu;
-
-/// How `--init random` fills a parameter.
-enum class ParameterInit : uint8_t { Normal = 0, Zero = 1, One = 2, ALog = 3 };
 
 /// Where a view lies: a buffer of the plan and a byte offset in it.
 struct PlanPlace {
