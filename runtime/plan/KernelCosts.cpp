@@ -45,6 +45,16 @@ int64_t qwen::kernelFlops(const GatedDeltaGradArgs &args) {
 int64_t qwen::kernelFlops(const AttentionArgs &) { return 0; }
 int64_t qwen::kernelFlops(const AttentionGradArgs &) { return 0; }
 
+// q k^T and p v, a multiply-add for each element of a head.
+double qwen::kernelFlopsPerPair(const AttentionArgs &args) {
+  return 4 * double(args.q.dim(1)) * double(args.q.dim(2));
+}
+
+// The scores again, do v^T, and the three gradients.
+double qwen::kernelFlopsPerPair(const AttentionGradArgs &args) {
+  return 10 * double(args.q.dim(1)) * double(args.q.dim(2));
+}
+
 int64_t qwen::kernelFlops(const LinearCrossEntropyArgs &args) {
   return saturatingMultiply(2 * args.x.elements(), args.weight.dim(0));
 }

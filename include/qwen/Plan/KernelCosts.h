@@ -18,6 +18,12 @@ namespace qwen {
 QWEN_KERNELS(QWEN_DECLARE_FLOPS)
 #undef QWEN_DECLARE_FLOPS
 
+/// Floating-point operations for each pair of a token and one at or before it
+/// in its document, to be added to kernelFlops.
+double kernelFlopsPerPair(const AttentionArgs &args);
+double kernelFlopsPerPair(const AttentionGradArgs &args);
+template <typename Args> double kernelFlopsPerPair(const Args &) { return 0; }
+
 } // namespace qwen
 
 #endif // QWEN_PLAN_KERNELCOSTS_H
