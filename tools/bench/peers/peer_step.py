@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Times training steps of the Hugging Face peer on one GPU; prints a line of JSON for each configuration.
+
+usage: peer_step.py --documents 1602,841,... fla:packed:ckpt:4 compiled:packed:keep:12 ...
+       peer_step.py --documents 1602,841,... --serve     (a configuration a line on standard input)
+
+A configuration is kernels:batch:activations:layers. Kernels: torch = transformers' fallback; fla = FLA's fused kernels,
+otherwise eager; compiled = fla with torch.compile of each decoder layer, the strongest form PyTorch has today. Batch: packed
+or padded. Activations: ckpt = checkpointing of each layer, keep = none recomputed. A step is forward, backward and fused
+AdamW in bf16, without gradient clipping. Times are those between the ends of steps that follow each other without a wait.
+"""
+
+import argparse
+import gc
+import sys
+import time
+
+import torch
+
+import peer_model
+import peer_timing
+
+CHOICES = (("torch", "fla", "compiled"), ("packed", "padded"), ("ckpt", "keep"))
+
+
+def parse_configuration(text):
+    parts = text.strip().split(":")
+    if len(parts) != 4 or any(part not in allowed for part, allowed in zip(parts, CHOICES)) or not parts[3].isdigit():
+        raise ValueError(f"expected kernels:batch:activations:layers, found '{text.strip()}'")
+    return *parts[:3], int(parts[3])
+
+
+def compile_layers(model):
+    """Each decoder layer on its own; a layer that falls back to eager is an error, not a slower peer."""
+    torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    for layer in model.model.layers:
+        layer.compile(dynamic=False)
+
+
+def count_gpu_operations(step):
+    """Kernels and copies that one step launches."""
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        step()
+        torch.cuda.synchronize()
+    events = trace.profiler.kineto_results.events()
+    return sum(event.device_type() == torch.autograd.DeviceType.CUDA for event in events)
+
+
+def time_steps(step, steps):
+    """Milliseconds between the ends of steps that are enqueued one after the other."""
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    ends[0].record()
+    for end in ends[1:]:
+        step()
+        end.record()
+    torch.cuda.synchronize()
+    return [before.elapsed_time(after) for before, after in zip(ends, ends[1:])]
+
+
+def measure(configuration, lengths, steps, count_operations):
+    kernels, form, activations, layers = configuration
+    started = time.monotonic()
+    peer_model.choose_kernels(fused=kernels != "torch")
+    model = peer_model.build(layers, "varlen" if form == "packed" else "sdpa", activations == "ckpt")
+    if kernels == "compiled":
+        compile_layers(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    batch, real_tokens = (peer_model.packed_batch if form == "packed" else peer_model.padded_batch)(lengths)
+
+    def step():
+        model(**batch, use_cache=False).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    warm_up = time.monotonic() - started
+    torch.cuda.reset_peak_memory_stats()
+    times = time_steps(step, steps)
+    result = {"bench": "step", "side": "peer", "peer": "transformers", "kernels": kernels, "batch": form,
+              "activations": activations, "layers": layers, "tokens": sum(lengths), "real_tokens": real_tokens,
+              "documents": lengths, **peer_timing.summary(times), "step_ms": [round(x, 3) for x in times],
+              "peak_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+              "warm_up_s": round(warm_up, 2)}
+    if count_operations:
+        result["gpu_operations"] = count_gpu_operations(step)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=peer_timing.document_lengths, required=True)
+    parser.add_argument("--steps", type=int, default=6, help="timed steps of each configuration")
+    parser.add_argument("--count-operations", action="store_true", help="count GPU operations by a profile of one step")
+    parser.add_argument("--serve", action="store_true", help="read configurations from standard input")
+    parser.add_argument("configurations", nargs="*", metavar="kernels:batch:activations:layers")
+    options = parser.parse_args()
+    if bool(options.configurations) == options.serve:
+        parser.error("expected configurations, or --serve")
+    if not torch.cuda.is_available():
+        parser.error("torch finds no GPU")
+    peer_timing.emit(bench="versions", side="peer", **peer_timing.versions())
+    for line in sys.stdin if options.serve else options.configurations:
+        try:
+            result = measure(parse_configuration(line), options.documents, options.steps, options.count_operations)
+        except (ValueError, RuntimeError) as error:
+            result = {"bench": "step", "side": "peer", "error": f"{line.strip()}: {str(error).splitlines()[0]}"}
+        peer_timing.emit(**result)
+        # What belonged to the model is gone by now; hand its memory back for whoever measures next.
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
