@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the golden files of this folder: what transformers computes for two tiny models and one ragged pack.
+"""Writes the golden files of this folder: what transformers computes for tiny models and one ragged pack.
 
-usage: make_golden.py [--configs DIR] [--out DIR]      (packages: tools/requirements-golden.txt)
+usage: make_golden.py [--configs DIR] [--out DIR] [--only NAME]      (packages: tools/requirements-golden.txt)
 
 README.md beside this file says what each file holds. Nothing is written for a model on which transformers and the
 float64 reference (reference.py) disagree by more than float32 rounding explains.
@@ -11,7 +11,7 @@ import argparse
 import copy
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5Config, Qwen3_5TextConfig
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM, Qwen3_5VisionModel
 
+import compact
 import reference
 
-LENGTHS = [37, 5, 70]  # the last one crosses a chunk of 64
 PACKS = 16  # further packs of these lengths, for tensors of a few elements
 FLOAT32_EPSILON = 2.0**-23
 
@@ -50,6 +50,18 @@ class Case:
     text: Qwen3_5TextConfig
     weights: dict
     documents: list
+    seed: int
+    # A compact case has no checkpoint: compact.draw makes its weights, and its results are sketches.
+    compact: bool = False
+    lengths: list = field(default_factory=list)
+
+    @property
+    def key_rows(self):
+        return self.text.linear_num_key_heads * self.text.linear_key_head_dim
+
+    def stored(self, tensor):
+        """The form of a large result in a file."""
+        return compact.sketch(tensor) if self.compact else tensor
 
     @property
     def multimodal(self):
@@ -97,10 +109,10 @@ def align_queries_with_keys(config, weights):
             weight[:rows] = 0.3 * weight[:rows] + 0.95 * weight[rows : 2 * rows]
 
 
-def draw_documents(vocabulary, generator):
+def draw_documents(vocabulary, lengths, generator):
     """Documents (tokens, labels); labels are shifted, and a span of each of the long documents is not supervised."""
     documents = []
-    for length in LENGTHS:
+    for length in lengths:
         tokens = torch.randint(0, vocabulary, (length,), generator=generator)
         labels = torch.cat([tokens[1:], torch.tensor([-100])])
         documents.append((tokens, labels))
@@ -109,7 +121,7 @@ def draw_documents(vocabulary, generator):
     return documents
 
 
-def build_case(path, seed):
+def build_case(path, seed, is_compact):
     raw = json.loads(path.read_text())
     if raw["model_type"] == "qwen3_5":
         text = Qwen3_5Config.from_dict(copy.deepcopy(raw)).text_config
@@ -117,10 +129,16 @@ def build_case(path, seed):
         text = Qwen3_5TextConfig.from_dict(copy.deepcopy(raw))
     generator = torch.Generator().manual_seed(seed)
     shapes = {name: p.shape for name, p in Qwen3_5ForCausalLM(text).named_parameters()}
-    weights = {name: draw(name, shape, generator) for name, shape in shapes.items()}
-    align_queries_with_keys(text, weights)
-    weights = {name: weight.bfloat16().float() for name, weight in weights.items()}
-    return Case(path.stem, raw, text, weights, draw_documents(text.vocab_size, generator))
+    # The last document crosses one chunk of 64, or two.
+    case = Case(path.stem, raw, text, {}, [], seed, is_compact, [37, 5, 130 if is_compact else 70])
+    if is_compact:
+        case.weights = {name: compact.draw(name, shape, seed, case.key_rows) for name, shape in shapes.items()}
+    else:
+        weights = {name: draw(name, shape, generator) for name, shape in shapes.items()}
+        align_queries_with_keys(text, weights)
+        case.weights = {name: weight.bfloat16().float() for name, weight in weights.items()}
+    case.documents = draw_documents(text.vocab_size, case.lengths, generator)
+    return case
 
 
 def build_model(case, dtype, attention):
@@ -157,27 +175,31 @@ def evaluate(case, model):
     return {"logits": torch.cat(logits), "nll": nll, "loss": nll.sum() / case.supervised, "gradients": gradients}
 
 
-def train(case, hyper):
-    """The same batch hyper.steps times with torch's AdamW and clipping; loss and norm are those before each update."""
-    model = build_model(case, torch.float32, "eager")
-    matrices = [p for p in model.parameters() if reference.decays(p)]
-    vectors = [p for p in model.parameters() if not reference.decays(p)]
+def train(case, hyper, dtype=torch.float32, attention="eager"):
+    """The same batch hyper.steps times with torch's AdamW and clipping on float32 weights, of which the model computes
+    with a copy in `dtype`; nll [steps, tokens], loss and norm are those before each update."""
+    masters = {name: torch.nn.Parameter(weight.clone()) for name, weight in case.weights.items()}
+    matrices = [p for p in masters.values() if reference.decays(p)]
+    vectors = [p for p in masters.values() if not reference.decays(p)]
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": hyper.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=hyper.learning_rate, betas=(hyper.beta1, hyper.beta2), eps=hyper.epsilon, foreach=False,
     )
-    losses, norms = [], []
+    model = build_model(case, dtype, attention)
+    nll, losses, norms = [], [], []
     for _ in range(hyper.steps):
-        optimizer.zero_grad()
-        loss = sum(
-            negative_log_likelihood(forward(model, tokens), labels).sum() for tokens, labels in case.documents
-        ) / case.supervised
-        loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), hyper.max_norm))
+        with torch.no_grad():
+            for name, p in model.named_parameters():
+                p.copy_(masters[name])
+        got = evaluate(case, model)
+        for name, p in masters.items():
+            p.grad = got["gradients"][name]
+        norms.append(torch.nn.utils.clip_grad_norm_(masters.values(), hyper.max_norm))
         optimizer.step()
-        losses.append(loss.detach())
-    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
-    return weights, torch.stack(losses), torch.stack(norms)
+        nll.append(got["nll"])
+        losses.append(got["loss"])
+    weights = {name: p.detach().clone() for name, p in masters.items()}
+    return weights, torch.stack(nll), torch.stack(losses), torch.stack(norms)
 
 
 def relative_error(got, want):
@@ -260,9 +282,12 @@ def check_checkpoint(case, folder):
 def save_inputs(case, path):
     tokens = torch.cat([tokens for tokens, _ in case.documents]).int()
     labels = torch.cat([labels for _, labels in case.documents]).int()
-    positions = torch.cat([torch.arange(length) for length in LENGTHS]).int()
-    boundaries = torch.tensor([0] + LENGTHS).cumsum(0).int()
-    save(path, {"tokens": tokens, "labels": labels, "positions": positions, "cu_seqlens": boundaries})
+    positions = torch.cat([torch.arange(length) for length in case.lengths]).int()
+    boundaries = torch.tensor([0] + case.lengths).cumsum(0).int()
+    tensors = {"tokens": tokens, "labels": labels, "positions": positions, "cu_seqlens": boundaries}
+    if case.compact:
+        tensors |= {"seed": torch.tensor(case.seed).int(), "key_rows": torch.tensor(case.key_rows).int()}
+    save(path, tensors)
 
 
 def save_float32(case, folder, truth):
@@ -275,9 +300,9 @@ def save_float32(case, folder, truth):
     check(gradient_errors, bound, "float32 gradients")
     sdpa_errors = parameter_errors(case, sdpa["gradients"], truth["gradients"], "error.gradient.")
     check(sdpa_errors, bound, "float32 gradients, sdpa")
-    tensors = {"logits": eager["logits"], "nll": eager["nll"], "loss": eager["loss"]}
+    tensors = {"logits": case.stored(eager["logits"]), "nll": eager["nll"], "loss": eager["loss"]}
     save(folder / "expected_f32.safetensors", tensors | forward_errors)
-    gradients = {"gradient." + case.on_disk(name): g for name, g in eager["gradients"].items()}
+    gradients = {"gradient." + case.on_disk(name): case.stored(g) for name, g in eager["gradients"].items()}
     save(folder / "gradients_f32.safetensors", gradients | gradient_errors)
 
 
@@ -303,7 +328,8 @@ def save_bfloat16_packs(case, folder, generator):
     A dozen elements whose errors have one cause are one draw: on a single pack one implementation's error is often twice
     the other's, either way.
     """
-    packs = [replace(case, documents=draw_documents(case.text.vocab_size, generator)) for _ in range(PACKS)]
+    draw_pack = lambda: draw_documents(case.text.vocab_size, case.lengths, generator)
+    packs = [replace(case, documents=draw_pack()) for _ in range(PACKS)]
     names = [name for name in case.weights if name.endswith(("A_log", "dt_bias"))]
     run = lambda dtype, attention: [evaluate(pack, build_model(case, dtype, attention))["gradients"] for pack in packs]
     stack = lambda runs: {name: torch.stack([gradients[name] for gradients in runs]) for name in names}
@@ -320,31 +346,49 @@ def save_bfloat16_packs(case, folder, generator):
 
 
 def save_adamw(case, folder, hyper):
-    weights, losses, norms = train(case, hyper)
+    weights, nll, losses, norms = train(case, hyper)
     true_weights, true_losses, true_norms = reference.adamw(case.text, case.weights, case.documents, hyper)
-    updates = {name: w.double() - case.weights[name].double() for name, w in weights.items()}
-    true_updates = {name: w - case.weights[name].double() for name, w in true_weights.items()}
-    update_errors = parameter_errors(case, updates, true_updates, "error.update.")
+    difference = lambda weights: {name: w.double() - case.weights[name].double() for name, w in weights.items()}
+    updates = difference(weights)
+    update_errors = parameter_errors(case, updates, difference(true_weights), "error.update.")
     print("  loss", [f"{x:.3f}" for x in losses.tolist()], "norm", [f"{x:.2f}" for x in norms.tolist()])
     check(update_errors, 2 * gradient_bound(case) ** 0.5, "float32 updates")
     others = {"error.loss": relative_error(losses, true_losses), "error.norm": relative_error(norms, true_norms)}
-    tensors = {"weight." + case.on_disk(name): w for name, w in weights.items()}
+    if case.compact:
+        tensors = {"update." + case.on_disk(name): case.stored(u).float() for name, u in updates.items()}
+    else:
+        tensors = {"weight." + case.on_disk(name): w for name, w in weights.items()}
     tensors |= {"loss": losses, "gradient_norm": norms} | update_errors | others
     tensors |= {f"hyper.{key}": torch.tensor(float(value)) for key, value in vars(hyper).items()}
     save(folder / "adamw_f32.safetensors", tensors)
 
+    squares = {}
+    for attention in ("eager", "sdpa"):
+        got_weights, got_nll, _, _ = train(case, hyper, torch.bfloat16, attention)
+        found = {"error.nll": relative_error(got_nll, nll)}
+        found |= parameter_errors(case, difference(got_weights), updates, "error.update.")
+        for name, error in found.items():
+            squares.setdefault(name, []).append(error.square())
+    rms = {name: torch.stack(values).mean().sqrt() for name, values in squares.items()}
+    matrices = [error.item() for name, error in rms.items() if name.endswith("proj.weight")]
+    print(f"  bf16: nll of all steps {rms['error.nll']:.2e}, updates {min(matrices):.2e} to {max(matrices):.2e}")
+    save(folder / "adamw_bf16.safetensors", {"nll": nll} | rms)
 
-def make(path, out, seed):
-    case = build_case(path, seed)
+
+def make(path, out, seed, is_compact):
+    case = build_case(path, seed, is_compact)
     print(f"{case.name}: {sum(w.numel() for w in case.weights.values())} parameters")
     folder = out / case.name
     shutil.rmtree(folder, ignore_errors=True)
     checkpoint = folder / "checkpoint"
-    if case.multimodal:
+    if case.compact:
+        folder.mkdir(parents=True)
+    elif case.multimodal:
         save_multimodal_checkpoint(case, checkpoint, torch.Generator().manual_seed(seed + 1))
     else:
         save_text_checkpoint(case, checkpoint)
-    check_checkpoint(case, checkpoint)
+    if not case.compact:
+        check_checkpoint(case, checkpoint)
     save_inputs(case, folder / "inputs.safetensors")
     loss, gradients, logits = reference.loss_and_gradients(case.text, case.weights, case.documents)
     nll = negative_log_likelihood(logits, torch.cat([labels for _, labels in case.documents]))
@@ -360,10 +404,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--configs", type=Path, default=here.parent.parent / "models" / "configs")
     parser.add_argument("--out", type=Path, default=here)
+    parser.add_argument("--only", help="name of one model")
     options = parser.parse_args()
     torch.set_num_threads(1)  # one order of sums, so that a second run writes the same bytes
-    for seed, name in enumerate(["tiny-tied-1to1", "tiny-untied-1to3"], start=20260214):
-        make(options.configs / f"{name}.json", options.out, seed)
+    names = ["tiny-tied-1to1", "tiny-untied-1to3", "tiny-hopper-tied", "tiny-hopper-untied"]
+    for seed, name in enumerate(names, start=20260214):
+        if options.only in (None, name):
+            make(options.configs / f"{name}.json", options.out, seed, "hopper" in name)
 
 
 if __name__ == "__main__":
