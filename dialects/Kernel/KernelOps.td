@@ -44,7 +44,9 @@ def Kernel_GemmOp : Kernel_Op<"gemm", 1> {
     Row-major matrices, float32 accumulation (float64 for f64). Without
     transposes a is [M, K], b is [K, N], c is [M, N]; `transpose_a` reads a as
     [K, M], `transpose_b` reads b as [N, K]. c may be wider than a and b.
-    Row i of c depends on row i of op(a) alone, not on its place.
+    Row i of c depends on row i of op(a) alone, not on its place. `algorithm`
+    is the library's configuration to use, as in the tuning table; empty: the
+    library's first choice.
   }];
   let arguments = (ins
     In<Kernel_FloatBuffer, "left operand [M, K] or [K, M]">:$a,
@@ -52,7 +54,8 @@ def Kernel_GemmOp : Kernel_Op<"gemm", 1> {
     Out<Kernel_FloatBuffer, "result [M, N]">:$c,
     DefaultValuedAttr<BoolAttr, "false">:$transpose_a,
     DefaultValuedAttr<BoolAttr, "false">:$transpose_b,
-    DefaultValuedAttr<BoolAttr, "false">:$accumulate);
+    DefaultValuedAttr<BoolAttr, "false">:$accumulate,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$algorithm);
   let assemblyFormat = [{
     `ins` `(` $a `,` $b `:` type($a) `,` type($b) `)`
     `outs` `(` $c `:` type($c) `)` attr-dict
@@ -237,14 +240,16 @@ def Kernel_LinearCrossEntropyOp : Kernel_Op<"linear_cross_entropy", 10> {
   let description = [{
     logits[t, :] = x[t, :] weight^T (float32), nll[t] = logsumexp(logits[t, :])
     - logits[t, labels[t]]; 0 where labels[t] is `ignore_index`. Logits exist
-    for a block of tokens at a time, in workspace.
+    for a block of tokens at a time, in workspace. `logits_algorithm` as in
+    gemm.
   }];
   let arguments = (ins
     In<Kernel_FloatBuffer, "hidden states [T, H]">:$x,
     In<Kernel_FloatBuffer, "vocabulary rows [V, H]">:$weight,
     In<Kernel_IndexBuffer, "target of each token, or ignore_index [T]">:$labels,
     Out<Kernel_WideBuffer, "loss of each token [T]">:$nll,
-    DefaultValuedAttr<I64Attr, "-100">:$ignore_index);
+    DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$logits_algorithm);
   let assemblyFormat = [{
     `ins` `(` $x `,` $weight `,` $labels `:`
     type($x) `,` type($weight) `,` type($labels) `)`
@@ -256,7 +261,8 @@ def Kernel_LinearCrossEntropyGradOp : Kernel_Op<"linear_cross_entropy_grad", 11>
   let summary = "Loss and gradients of linear_cross_entropy in one sweep";
   let description = [{
     Three matrix products a block of tokens: logits, dx, dweight. `accumulate`
-    adds to dweight. Ignored tokens contribute exact zeros.
+    adds to dweight. Ignored tokens contribute exact zeros. The algorithms of
+    the products as in gemm.
   }];
   let arguments = (ins
     In<Kernel_FloatBuffer, "hidden states [T, H]">:$x,
@@ -267,7 +273,10 @@ def Kernel_LinearCrossEntropyGradOp : Kernel_Op<"linear_cross_entropy_grad", 11>
     Out<Kernel_FloatBuffer, "gradient of x [T, H]">:$dx,
     Out<Kernel_WideBuffer, "gradient of the rows [V, H]">:$dweight,
     DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
-    DefaultValuedAttr<BoolAttr, "false">:$accumulate);
+    DefaultValuedAttr<BoolAttr, "false">:$accumulate,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$logits_algorithm,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dx_algorithm,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$dweight_algorithm);
   let assemblyFormat = [{
     `ins` `(` $x `,` $weight `,` $labels `,` $dnll `:`
     type($x) `,` type($weight) `,` type($labels) `,` type($dnll) `)`

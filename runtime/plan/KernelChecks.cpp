@@ -8,6 +8,7 @@
 #include "qwen/Plan/KernelChecks.h"
 
 #include "CheckHelpers.h"
+#include "qwen/Plan/GemmAlgorithm.h"
 
 #include <algorithm>
 #include <limits>
@@ -148,6 +149,14 @@ void qwen::checkBoundaries(OperandRules &rules, const BufferType &cuSeqlens) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+static void checkAlgorithm(OperandRules &rules, const char *name,
+                           const GemmAlgorithm &algorithm) {
+  rules.require(isGemmAlgorithm(algorithm),
+                "expected {} empty or {} unsigned 32-bit numbers, found {} "
+                "numbers",
+                name, gemmAlgorithmFields.size(), algorithm.size());
+}
+
 Status qwen::checkKernel(const GemmArgs &args) {
   OperandRules rules(GemmArgs::kernelName);
   rules.operand("a", args.a, 2, {DType::F32, DType::BF16, DType::F64});
@@ -161,6 +170,7 @@ Status qwen::checkKernel(const GemmArgs &args) {
   rules.dim("b", args.b, depthDimB, args.a.dim(1 - rowDim), "K of 'a'");
   rules.dim("c", args.c, 0, args.a.dim(rowDim), "M of 'a'");
   rules.dim("c", args.c, 1, args.b.dim(1 - depthDimB), "N of 'b'");
+  checkAlgorithm(rules, "algorithm", args.algorithm);
   return rules.result();
 }
 
@@ -203,6 +213,7 @@ static void checkLossOperands(OperandRules &rules, const Args &args) {
 Status qwen::checkKernel(const LinearCrossEntropyArgs &args) {
   OperandRules rules(LinearCrossEntropyArgs::kernelName);
   checkLossOperands(rules, args);
+  checkAlgorithm(rules, "logits_algorithm", args.logitsAlgorithm);
   return rules.result();
 }
 
@@ -216,6 +227,9 @@ Status qwen::checkKernel(const LinearCrossEntropyGradArgs &args) {
   rules.dim("dnll", args.dnll, 0, args.x.dim(0), "tokens of 'x'");
   rules.sameShape("dx", args.dx, "x", args.x);
   rules.sameShape("dweight", args.dweight, "weight", args.weight);
+  checkAlgorithm(rules, "logits_algorithm", args.logitsAlgorithm);
+  checkAlgorithm(rules, "dx_algorithm", args.dxAlgorithm);
+  checkAlgorithm(rules, "dweight_algorithm", args.dweightAlgorithm);
   return rules.result();
 }
 
