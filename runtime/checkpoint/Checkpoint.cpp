@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/Checkpoint.h"
 
 #include "runtime/checkpoint/Cast.h"
+#include "runtime/checkpoint/Staging.h"
 #include "runtime/support/Json.h"
 
 #include <algorithm>
@@ -263,6 +264,30 @@ static void countCast(LoadReport &report, FileDType from, DType to,
   report.casts.push_back({from, to, 1, name});
 }
 
+/// Fills a parameter and its master from a tensor of its shape.
+static Status loadParameter(const Checkpoint &checkpoint,
+                            const StoredTensor &tensor,
+                            ParameterView &parameter) {
+  Staging staging(*parameter.memory);
+  auto size = static_cast<size_t>(fileDTypeBytes(tensor.dtype));
+  auto load = [&](int64_t first, const Buffer &piece) -> Status {
+    loadElements(
+        tensor.dtype,
+        tensor.data.subspan(static_cast<size_t>(first) * size,
+                            static_cast<size_t>(piece.elements()) * size),
+        piece);
+    if (tensor.dtype == fileDTypeOf(piece.dtype) || firstNonFinite(piece) < 0)
+      return okStatus();
+    return dataLoss("checkpoint '{}': tensor '{}' of {} has values that {} "
+                    "cannot hold",
+                    checkpoint.directory(), parameter.name,
+                    fileDTypeName(tensor.dtype), dtypeName(piece.dtype));
+  };
+  QWEN_RETURN_IF_ERROR(staging.write(parameter.value, load));
+  return parameter.master.data ? staging.write(parameter.master, load)
+                               : okStatus();
+}
+
 StatusOr<LoadReport>
 qwen::loadParameters(const Checkpoint &checkpoint,
                      std::span<ParameterView> parameters,
@@ -281,16 +306,7 @@ qwen::loadParameters(const Checkpoint &checkpoint,
     parameter.original = holdsExactly(kept, tensor.dtype)
                              ? std::span<const std::byte>()
                              : tensor.data;
-    loadElements(tensor.dtype, tensor.data, parameter.value);
-    if (tensor.dtype != fileDTypeOf(parameter.value.dtype) &&
-        firstNonFinite(parameter.value) >= 0)
-      return dataLoss("checkpoint '{}': tensor '{}' of {} has values that {} "
-                      "cannot hold",
-                      checkpoint.directory(), parameter.name,
-                      fileDTypeName(tensor.dtype),
-                      dtypeName(parameter.value.dtype));
-    if (parameter.master.data)
-      loadElements(tensor.dtype, tensor.data, parameter.master);
+    QWEN_RETURN_IF_ERROR(loadParameter(checkpoint, tensor, parameter));
     countCast(report, tensor.dtype, parameter.value.dtype, parameter.name);
     ++report.loadedTensors;
   }
@@ -307,23 +323,23 @@ qwen::loadParameters(const Checkpoint &checkpoint,
 }
 
 Status qwen::checkFinite(std::span<const ParameterView> parameters) {
-  auto check = [](const Buffer &buffer, const char *what,
-                  const std::string &name) {
+  auto check = [](const ParameterView &parameter, const Buffer &buffer,
+                  const char *what) -> Status {
     if (!buffer.data)
       return okStatus();
-    int64_t at = firstNonFinite(buffer);
+    Staging staging(*parameter.memory);
+    QWEN_ASSIGN_OR_RETURN(int64_t at, staging.firstNonFinite(buffer));
     if (at < 0)
       return okStatus();
     return makeError(StatusCode::FailedPrecondition,
-                     "{} of '{}' is NaN or infinite at element {}", what, name,
-                     at);
+                     "{} of '{}' is NaN or infinite at element {}", what,
+                     parameter.name, at);
   };
   for (const ParameterView &parameter : parameters) {
-    const std::string &name = parameter.name;
-    QWEN_RETURN_IF_ERROR(check(parameter.value, "value", name));
-    QWEN_RETURN_IF_ERROR(check(parameter.master, "master", name));
-    QWEN_RETURN_IF_ERROR(check(parameter.moment1, "first moment", name));
-    QWEN_RETURN_IF_ERROR(check(parameter.moment2, "second moment", name));
+    QWEN_RETURN_IF_ERROR(check(parameter, parameter.value, "value"));
+    QWEN_RETURN_IF_ERROR(check(parameter, parameter.master, "master"));
+    QWEN_RETURN_IF_ERROR(check(parameter, parameter.moment1, "first moment"));
+    QWEN_RETURN_IF_ERROR(check(parameter, parameter.moment2, "second moment"));
   }
   return okStatus();
 }

@@ -12,6 +12,7 @@
 
 #include "qwen/Plan/Buffer.h"
 #include "runtime/checkpoint/Safetensors.h"
+#include "runtime/support/DeviceMemory.h"
 
 #include <map>
 #include <span>
@@ -50,10 +51,12 @@ private:
   std::vector<Shard> parts;
 };
 
-/// A parameter as the executor holds it. All buffers are contiguous.
+/// A parameter as the executor holds it. All buffers are contiguous and lie in
+/// `memory`.
 struct ParameterView {
   std::string name;
   std::vector<int64_t> shape; ///< as in the checkpoint
+  DeviceMemory *memory = &hostMemory();
   Buffer value;
   Buffer master;           ///< float32; null data where there is none
   Buffer moment1, moment2; ///< null data where there are none
@@ -137,7 +140,7 @@ Status saveOptimizerState(const std::string &directory,
 StatusOr<Checkpoint> loadOptimizerState(const std::string &directory,
                                         std::span<ParameterView> parameters);
 
-/// InvalidArgument that names the first parameter or moment with a NaN or an
+/// FailedPrecondition that names the first parameter or moment with a NaN or an
 /// infinity.
 Status checkFinite(std::span<const ParameterView> parameters);
 

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/ShardWriter.h"
 
 #include "runtime/checkpoint/Cast.h"
+#include "runtime/checkpoint/Staging.h"
 #include "runtime/support/Json.h"
 #include "runtime/support/Publish.h"
 
@@ -18,23 +19,40 @@ namespace fs = std::filesystem;
 /// Elements converted at a time.
 static constexpr int64_t pieceElements = int64_t(4) << 20;
 
+/// Writes elements in this process's memory; `original` belongs to them.
+static Status writeElements(SafetensorsWriter &writer, const ConstBuffer &live,
+                            FileDType to, std::span<const std::byte> original) {
+  int64_t count = live.elements();
+  if (to == fileDTypeOf(live.dtype))
+    return writer.write({live.as<std::byte>(), size_t(live.bytes())});
+  int64_t size = fileDTypeBytes(to);
+  std::vector<std::byte> piece(
+      static_cast<size_t>(std::min(count, pieceElements) * size));
+  for (int64_t first = 0; first < count; first += pieceElements) {
+    int64_t n = std::min(pieceElements, count - first);
+    storeElements(live, first, n, to, original, piece.data());
+    QWEN_RETURN_IF_ERROR(
+        writer.write(std::span(piece).first(static_cast<size_t>(n * size))));
+  }
+  return okStatus();
+}
+
 /// Writes one tensor's data.
 static Status writeTensor(SafetensorsWriter &writer,
                           const TensorSource &tensor) {
   if (!tensor.live.data)
     return writer.write(tensor.bytes);
-  int64_t count = tensor.live.elements();
-  int64_t size = fileDTypeBytes(tensor.spec.dtype);
-  std::vector<std::byte> piece(
-      static_cast<size_t>(std::min(count, pieceElements) * size));
-  for (int64_t first = 0; first < count; first += pieceElements) {
-    int64_t n = std::min(pieceElements, count - first);
-    storeElements(tensor.live, first, n, tensor.spec.dtype, tensor.bytes,
-                  piece.data());
-    QWEN_RETURN_IF_ERROR(
-        writer.write(std::span(piece).first(static_cast<size_t>(n * size))));
-  }
-  return okStatus();
+  FileDType to = tensor.spec.dtype;
+  auto size = static_cast<size_t>(fileDTypeBytes(to));
+  Staging staging(*tensor.memory);
+  return staging.read(
+      tensor.live, [&](int64_t first, const ConstBuffer &piece) {
+        auto original = tensor.bytes;
+        if (!original.empty())
+          original = original.subspan(size_t(first) * size,
+                                      size_t(piece.elements()) * size);
+        return writeElements(writer, piece, to, original);
+      });
 }
 
 Status qwen::writeTensors(const std::string &path,
@@ -114,8 +132,10 @@ Status qwen::saveParameters(const std::string &directory,
     std::vector<TensorSource> tensors;
     for (const ParameterView &parameter : parameters) {
       FileDType dtype = fileDTypeOf(parameter.value.dtype);
-      tensors.push_back(
-          {{parameter.name, dtype, parameter.shape}, {}, parameter.value});
+      tensors.push_back({{parameter.name, dtype, parameter.shape},
+                         {},
+                         parameter.value,
+                         parameter.memory});
     }
     return writeShards(directory, "model", std::move(tensors),
                        {{"format", "pt"}}, maxShardBytes);
@@ -126,6 +146,7 @@ Status qwen::saveParameters(const std::string &directory,
       TensorSource tensor{stored, stored.data, {}};
       if (auto it = byName.find(stored.name); it != byName.end()) {
         tensor.live = bestValue(*it->second, stored.dtype);
+        tensor.memory = it->second->memory;
         tensor.bytes = it->second->original;
       }
       tensors.push_back(std::move(tensor));

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/ShardWriter.h"
+#include "runtime/checkpoint/Staging.h"
 
 #include <cstring>
 #include <fmt/ranges.h>
@@ -39,8 +40,10 @@ Status qwen::saveOptimizerState(const std::string &directory,
                   stored->dtype != fileDTypeOf(parameter.value.dtype));
     visitState(
         parameter, exact, [&](const std::string &name, const Buffer &buffer) {
-          tensors.push_back(
-              {{name, fileDTypeOf(buffer.dtype), parameter.shape}, {}, buffer});
+          tensors.push_back({{name, fileDTypeOf(buffer.dtype), parameter.shape},
+                             {},
+                             buffer,
+                             parameter.memory});
         });
     if (stored && !parameter.original.empty())
       tensors.push_back(
@@ -77,7 +80,12 @@ qwen::loadOptimizerState(const std::string &directory,
                          std::span<ParameterView> parameters) {
   QWEN_ASSIGN_OR_RETURN(Checkpoint state,
                         Checkpoint::open(directory, "optimizer"));
-  std::vector<std::pair<const StoredTensor *, Buffer>> copies;
+  struct Copy {
+    const StoredTensor *from;
+    Buffer to;
+    DeviceMemory *memory;
+  };
+  std::vector<Copy> copies;
   std::vector<std::string> problems;
   size_t known = 0, total = 0;
   for (const Checkpoint::Shard &shard : state.shards())
@@ -96,7 +104,7 @@ qwen::loadOptimizerState(const std::string &directory,
                                            toString(*tensor),
                                            toString(expected)));
           else
-            copies.emplace_back(tensor, buffer);
+            copies.push_back({tensor, buffer, parameter.memory});
           ++known;
         });
   }
@@ -106,7 +114,10 @@ qwen::loadOptimizerState(const std::string &directory,
   if (!problems.empty())
     return dataLoss("optimizer state in '{}' does not fit the plan: {}",
                     directory, listFirst(problems));
-  for (auto &[tensor, buffer] : copies)
-    loadElements(tensor->dtype, tensor->data, buffer);
+  for (const Copy &copy : copies) {
+    Staging staging(*copy.memory);
+    QWEN_RETURN_IF_ERROR(
+        staging.load(copy.from->dtype, copy.from->data, copy.to));
+  }
   return state;
 }

@@ -1,7 +1,7 @@
 //===- ShardWriter.h - Tensors to one or several files ---------*- C++ -*-===//
 //
-// Writes lists of tensors that lie in memory, in a mapped file, or partly in
-// both, without a second copy of them.
+// Writes lists of tensors that lie in the memory of a model, in a mapped file,
+// or partly in both, without a second copy of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,16 +10,18 @@
 
 #include "qwen/Plan/Buffer.h"
 #include "runtime/checkpoint/Safetensors.h"
+#include "runtime/support/DeviceMemory.h"
 
 namespace qwen {
 
-/// One tensor to write: `live` converted to the type of `spec`, with `bytes` as
-/// its original (see storeElements); or, where `live` is null, `bytes` as they
-/// are.
+/// One tensor to write: `live`, which lies in `memory`, converted to the type
+/// of `spec`, with `bytes` as its original (see storeElements); or, where
+/// `live` is null, `bytes` as they are.
 struct TensorSource {
   TensorSpec spec;
   std::span<const std::byte> bytes;
   ConstBuffer live;
+  DeviceMemory *memory = &hostMemory();
 };
 
 /// Writes one file with the tensors in the given order.

@@ -11,7 +11,9 @@
 
 #include "qwen/Support/Status.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace qwen {
 
@@ -28,6 +30,9 @@ public:
                               int64_t bytes) = 0;
   /// Zeroes a range.
   virtual Status zero(void *device, int64_t bytes) = 0;
+  /// Memory of this process that copies are fastest from and to, shared by all
+  /// users; empty where any memory is as good.
+  virtual std::span<std::byte> staging() { return {}; }
 };
 
 /// The memory of this process. One for everybody.
