@@ -67,8 +67,15 @@ bool reusesInput(GroupOp op, OpOperand &in, OpOperand &out) {
 
 #define QWEN_DEFINE_INTERFACE(Name)                                            \
   int64_t Name##Op::getFlops() { return kernelFlops(toArgs(*this)); }          \
-  int64_t Name##Op::getWorkspaceBytes() {                                      \
-    return cpuWorkspaceBytes(toArgs(*this));                                   \
+  int64_t Name##Op::getWorkspaceBytes(TargetKind target) {                     \
+    return workspaceBytes(target, toArgs(*this));                              \
+  }                                                                            \
+  int64_t Name##Op::getTableBytes(TargetKind target) {                         \
+    return target == TargetKind::Cuda ? cuda::tableBytes(toArgs(*this)) : 0;   \
+  }                                                                            \
+  std::string Name##Op::unsupportedReason(TargetKind target) {                 \
+    return target == TargetKind::Cuda ? cuda::unsupportedReason(toArgs(*this)) \
+                                      : std::string();                         \
   }                                                                            \
   bool Name##Op::accumulatesInto(OpOperand &operand) {                         \
     return accumulates(*this, operand);                                        \

@@ -15,8 +15,17 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
     InterfaceMethod<"Floating-point operations of one launch; 0 where the "
                     "count depends on the documents.",
                     "int64_t", "getFlops">,
-    InterfaceMethod<"Scratch bytes on the CPU target (Workspace.h).",
-                    "int64_t", "getWorkspaceBytes">,
+    InterfaceMethod<"Scratch bytes on a target (Workspace.h).",
+                    "int64_t", "getWorkspaceBytes",
+                    (ins "::qwen::TargetKind":$target)>,
+    InterfaceMethod<"Bytes of the device table that a launch reads the addresses "
+                    "of its tensors from; 0 on the CPU.",
+                    "int64_t", "getTableBytes",
+                    (ins "::qwen::TargetKind":$target)>,
+    InterfaceMethod<"Why no kernel of the target runs the launch, or an empty "
+                    "string.",
+                    "std::string", "unsupportedReason",
+                    (ins "::qwen::TargetKind":$target)>,
     InterfaceMethod<"Whether the launch adds to the operand instead of "
                     "overwriting it.",
                     "bool", "accumulatesInto", (ins "::mlir::OpOperand &":$operand)>,

@@ -72,6 +72,7 @@ private:
   flatbuffers::Offset<flatbuffers::Vector<Offset<plan::Port>>>
   emitPorts(ArrayAttr names, ValueRange views);
   Offset<plan::Code> emitCode();
+  uint64_t tableBytes();
   Offset<plan::Forecast> emitForecast();
   Offset<plan::Plan> emitRoot(plan::HeaderOp header);
 
@@ -89,6 +90,7 @@ private:
       typeIds;
   uint32_t workspace = noPlanId;
   uint64_t codeBytes = 0;
+  TargetKind kind = TargetKind::Cpu;
 };
 
 uint32_t Emitter::typeId(const BufferType &type) {
@@ -189,16 +191,26 @@ Offset<plan::Code> Emitter::emitCode() {
   return 0;
 }
 
+/// Device tables that the runtime fills once, each aligned to 256 bytes.
+uint64_t Emitter::tableBytes() {
+  uint64_t total = 0;
+  for (auto program : module.getOps<plan::ProgramOp>())
+    for (auto launch :
+         program.getBody().front().getOps<kernel::KernelOpInterface>())
+      total += llvm::alignTo(launch.getTableBytes(kind), 256);
+  return total;
+}
+
 Offset<plan::Forecast> Emitter::emitForecast() {
   uint64_t sums[plan::getMaxEnumValForMemoryClass() + 1] = {};
   for (const plan::Arena &arena : arenas)
     sums[static_cast<int>(arena.holds())] += arena.size();
   auto sum = [&](plan::MemoryClass c) { return sums[static_cast<int>(c)]; };
   using enum plan::MemoryClass;
-  return plan::CreateForecast(builder, sum(Parameter), sum(Gradient),
-                              sum(Moment1) + sum(Moment2) + sum(Master),
-                              sum(Activation), sum(Workspace),
-                              sum(Input) + sum(Output), codeBytes);
+  return plan::CreateForecast(
+      builder, sum(Parameter), sum(Gradient),
+      sum(Moment1) + sum(Moment2) + sum(Master), sum(Activation),
+      sum(Workspace), sum(Input) + sum(Output), codeBytes, tableBytes());
 }
 
 Offset<plan::Plan> Emitter::emitRoot(plan::HeaderOp header) {
@@ -250,7 +262,14 @@ FailureOr<std::string> Emitter::run() {
   auto headers = module.getOps<plan::HeaderOp>();
   if (headers.empty())
     return module.emitError("has no plan.header; run qwen-schedule first");
-  plan::FinishPlanBuffer(builder, emitRoot(*headers.begin()));
+  plan::HeaderOp header = *headers.begin();
+  std::optional<TargetKind> known = targetKind(header.getTarget());
+  if (!known)
+    return header.emitOpError()
+           << "names the unknown target '" << header.getTarget()
+           << "'; there are " << listTargets();
+  kind = *known;
+  plan::FinishPlanBuffer(builder, emitRoot(header));
   std::string bytes(reinterpret_cast<const char *>(builder.GetBufferPointer()),
                     builder.GetSize());
   bytes += planTrailer(std::as_bytes(std::span(bytes)));

@@ -66,7 +66,8 @@ def VerifyLoweringPass : Pass<"verify-lowering", "::mlir::ModuleOp"> {
     Functions hold only kernel calls, views, storages, allocations, calls and
     returns; the module only functions, parameters and group functions (or their
     machine code). Every kernel.group names a group function whose operand
-    types, rows and column sums are those of the call. No value is a tensor.
+    types, rows and column sums are those of the call. No value is a tensor. The
+    target has a kernel for every call.
 
     An op that lowering has forgotten:
     ```mlir
@@ -77,6 +78,9 @@ def VerifyLoweringPass : Pass<"verify-lowering", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"target", "target", "std::string", "\"x86-64-v3\"",
+           "What the plan runs on">];
 }
 
 #endif // QWEN_LOWERING_PASSES

@@ -59,8 +59,16 @@ static bool mayStand(Operation *op) {
 
 namespace {
 struct VerifyLowering : qwen::impl::VerifyLoweringPassBase<VerifyLowering> {
+  using VerifyLoweringPassBase::VerifyLoweringPassBase;
+
   void runOnOperation() override {
-    bool bad = false;
+    std::optional<TargetKind> kind = targetKind(target);
+    if (!kind) {
+      getOperation().emitError()
+          << "unknown target '" << target << "'; there are " << listTargets();
+      return signalPassFailure();
+    }
+    bool bad = failed(verifyTarget(*kind));
     SymbolTable symbols(getOperation());
     bool isCompiled = !getOperation().getOps<kernel::BinaryOp>().empty();
     for (Operation &op : getOperation().getOps()) {
@@ -78,6 +86,21 @@ struct VerifyLowering : qwen::impl::VerifyLoweringPassBase<VerifyLowering> {
   }
 
 private:
+  /// Every call has a kernel: nothing is found missing when the plan runs.
+  LogicalResult verifyTarget(TargetKind kind) {
+    bool bad = false;
+    getOperation().walk([&](kernel::KernelOpInterface call) {
+      std::string reason = call.unsupportedReason(kind);
+      if (reason.empty())
+        return;
+      call.emitOpError() << "in @"
+                         << call->getParentOfType<func::FuncOp>().getSymName()
+                         << " has no kernel for " << target << ": " << reason;
+      bad = true;
+    });
+    return failure(bad);
+  }
+
   static LogicalResult verifyFunction(func::FuncOp func, SymbolTable &symbols,
                                       bool isCompiled) {
     auto isBuffer = [](Type type) {

@@ -174,6 +174,12 @@ public:
 
 void AssignOffsetsPass::runOnOperation() {
   ModuleOp module = getOperation();
+  std::optional<TargetKind> kind = targetKind(target);
+  if (!kind) {
+    module.emitError() << "unknown target '" << target << "'; there are "
+                       << listTargets();
+    return signalPassFailure();
+  }
   ClassSizes sizes;
   if (failed(placeParameters(module, sizes)) ||
       failed(placePorts(module, sizes)))
@@ -188,7 +194,8 @@ void AssignOffsetsPass::runOnOperation() {
     peak = std::max(peak, planner.peak());
     numInPlace += planner.numInPlace();
     program.walk([&](KernelOpInterface launch) {
-      workspace = std::max(workspace, alignBytes(launch.getWorkspaceBytes()));
+      workspace =
+          std::max(workspace, alignBytes(launch.getWorkspaceBytes(*kind)));
     });
   }
   lostBytes += activation - peak;

@@ -114,7 +114,9 @@ def AssignOffsetsPass : Pass<"qwen-assign-offsets", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"reuse", "reuse", "bool", "true",
-           "reuse memory of dead values, also in place">];
+           "reuse memory of dead values, also in place">,
+    Option<"target", "target", "std::string", "\"x86-64-v3\"",
+           "what the plan runs on; kernels need other scratch on others">];
   let statistics = [
     Statistic<"numInPlace", "in-place", "Outputs that took over an input">,
     Statistic<"lostBytes", "lost-bytes",

@@ -49,7 +49,9 @@ static void buildFusion(OpPassManager &pm, const CompileOptions &options) {
 
 static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(createLowerToKernelsPass());
-  pm.addPass(createVerifyLoweringPass());
+  VerifyLoweringPassOptions verify;
+  verify.target = options.target;
+  pm.addPass(createVerifyLoweringPass(verify));
   // After the verifier, which looks at group functions; code says nothing.
   pm.addPass(createLowerGroupsPass());
   CompileGroupsPassOptions code;
@@ -64,7 +66,9 @@ static void buildMemory(OpPassManager &pm, const CompileOptions &options) {
   RecomputePassOptions recompute;
   recompute.policy = options.recompute;
   pm.addPass(createRecomputePass(recompute));
-  pm.addPass(createAssignOffsetsPass());
+  AssignOffsetsPassOptions offsets;
+  offsets.target = options.target;
+  pm.addPass(createAssignOffsetsPass(offsets));
   pm.addPass(createVerifyMemoryPass());
 }
 
@@ -83,7 +87,7 @@ void qwen::buildStage(OpPassManager &pm, Stage stage,
   case Stage::Memory:
     return buildMemory(pm, options);
   case Stage::Schedule:
-    pm.addPass(createSchedulePass());
+    pm.addPass(createSchedulePass(SchedulePassOptions{options.target}));
     pm.addPass(createVerifySchedulePass());
     return;
   case Stage::Emit:

@@ -35,7 +35,7 @@ std::optional<Stage> stageByName(llvm::StringRef name);
 
 /// What a user can choose about a compilation.
 struct CompileOptions {
-  /// Micro-architecture level of the generated code.
+  /// What the plan runs on (qwen/Plan/Target.h).
   std::string target = "x86-64-v3";
   /// Off: each elementwise or row-wise op is a kernel of its own.
   bool fuse = true;

@@ -33,6 +33,9 @@ def SchedulePass : Pass<"qwen-schedule", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"target", "target", "std::string", "\"x86-64\"",
+           "What the plan runs on, where no generated code says it">];
   let dependentDialects = ["::qwen::plan::PlanDialect"];
   let statistics = [
     Statistic<"numLaunches", "launches", "Launches of all programs">];

@@ -21,6 +21,7 @@ namespace {
 
 class SchedulePass : public qwen::impl::SchedulePassBase<SchedulePass> {
 public:
+  using SchedulePassBase::SchedulePassBase;
   void runOnOperation() override;
 
 private:
@@ -41,12 +42,12 @@ LogicalResult SchedulePass::createHeader(OpBuilder &builder) {
     return module.emitError(
         "the module needs the attributes qwen.tokens, "
         "qwen.max_documents and qwen.model with vocab_size");
-  StringRef target = "x86-64";
+  StringRef planTarget = target;
   SmallVector<kernel::BinaryOp> binaries(module.getOps<kernel::BinaryOp>());
   if (binaries.size() > 1)
     return binaries[1].emitOpError("is the second one; a plan has one");
   if (!binaries.empty())
-    target = binaries.front().getTarget();
+    planTarget = binaries.front().getTarget();
   SmallVector<NamedAttribute> facts;
   DictionaryAttr flops;
   for (NamedAttribute fact : model)
@@ -55,7 +56,7 @@ LogicalResult SchedulePass::createHeader(OpBuilder &builder) {
     else
       facts.push_back(fact);
   plan::HeaderOp::create(builder, module.getLoc(),
-                         builder.getStringAttr(target), tokens, documents,
+                         builder.getStringAttr(planTarget), tokens, documents,
                          vocabulary, builder.getDictionaryAttr(facts), flops);
   return success();
 }

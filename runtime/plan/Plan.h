@@ -11,6 +11,7 @@
 
 #include "qwen/Plan/Buffer.h"
 #include "qwen/Plan/ParameterInit.h"
+#include "qwen/Plan/Target.h"
 #include "qwen/Support/Status.h"
 
 #include <cstddef>
@@ -87,9 +88,10 @@ struct PlanForecast {
   int64_t workspace = 0;
   int64_t io = 0;
   int64_t code = 0;
+  int64_t tables = 0; ///< addresses of tensor lists, in device memory
   int64_t total() const {
     return parameters + gradients + optimizer + activations + workspace + io +
-           code;
+           code + tables;
   }
 };
 
@@ -104,7 +106,8 @@ struct PlanInfo {
   uint64_t kernelAbi = 0;
   uint64_t contentHash = 0;
   std::string compilerVersion, compilerFlags;
-  std::string target; ///< "x86-64-v3"
+  std::string target; ///< one of qwen/Plan/Target.h
+  TargetKind targetKind = TargetKind::Cpu;
   int64_t worldSize = 1;
   int64_t tokens = 0;       ///< of a micro-batch
   int64_t maxDocuments = 0; ///< of a micro-batch

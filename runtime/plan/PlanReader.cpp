@@ -50,6 +50,7 @@ PlanInfo readInfo(const plan::Plan &plan, uint64_t hash) {
   info.compilerVersion = plan.compiler_version()->str();
   info.compilerFlags = plan.compiler_flags()->str();
   info.target = plan.target()->str();
+  info.targetKind = *targetKind(info.target);
   info.worldSize = plan.world_size();
   info.tokens = plan.tokens();
   info.maxDocuments = plan.max_documents();
@@ -68,7 +69,8 @@ PlanInfo readInfo(const plan::Plan &plan, uint64_t hash) {
                    static_cast<int64_t>(f.activations()),
                    static_cast<int64_t>(f.workspace()),
                    static_cast<int64_t>(f.io()),
-                   static_cast<int64_t>(f.code())};
+                   static_cast<int64_t>(f.code()),
+                   static_cast<int64_t>(f.tables())};
   return info;
 }
 

@@ -53,6 +53,8 @@ public:
       : plan(plan), symbols(symbols) {}
 
   Status verify(uint32_t index);
+  /// Bytes of the device tables of all launches verified so far.
+  int64_t tableBytes() const { return tables; }
 
 private:
   template <typename Args> Status verifyLaunch(Args &args);
@@ -68,6 +70,8 @@ private:
 
   const plan::Plan &plan;
   const std::unordered_set<std::string> &symbols;
+  TargetKind kind = *targetKind(plan.target()->string_view());
+  int64_t tables = 0;
   uint32_t program = 0, step = 0;
   std::vector<uint32_t> viewIds;
   std::vector<Operand> operands;
@@ -80,17 +84,23 @@ Status StepsVerifier::verify(uint32_t index) {
   const plan::Program &table = *plan.programs()->Get(index);
   for (step = 0; step < count(table.steps()); ++step) {
     const plan::Step &entry = *table.steps()->Get(step);
-    auto resolve = [&](uint32_t id, BufferType &buffer) {
+    auto resolve = [&](uint32_t id, auto &buffer) {
       if (id >= count(plan.views()))
         return dataLoss("view {}, the plan has {}", id, count(plan.views()));
-      buffer = toBufferType(*plan.types()->Get(plan.views()->Get(id)->type()));
+      const plan::View &view = *plan.views()->Get(id);
+      static_cast<BufferType &>(buffer) =
+          toBufferType(*plan.types()->Get(view.type()));
+      // Arenas start at multiples of 256 bytes, so the place tells the
+      // alignment. Nothing is read there.
+      buffer.data = reinterpret_cast<std::byte *>(
+          plan.buffers()->Get(view.buffer())->offset() + view.byte_offset());
       viewIds.push_back(id);
       return okStatus();
     };
     viewIds.clear();
     Status status = okStatus();
     if (entry.stream() != 0)
-      status = dataLoss("stream {}, the CPU has stream 0 only", entry.stream());
+      status = dataLoss("stream {}, a plan has stream 0 only", entry.stream());
     else if (entry.label() != noPlanId && entry.label() >= count(plan.labels()))
       status = dataLoss("label {}, the plan has {}", entry.label(),
                         count(plan.labels()));
@@ -146,7 +156,13 @@ template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
   for (const Operand &operand : operands)
     if (operand.writes)
       noteWritten(operand);
-  return verifyWorkspace(cpuWorkspaceBytes(args));
+  if (kind == TargetKind::Cuda) {
+    if (std::string reason = cuda::unsupportedReason(args); !reason.empty())
+      return dataLoss("no kernel for {}: {}",
+                      printable(plan.target()->string_view()), reason);
+    tables += (cuda::tableBytes(args) + 255) / 256 * 256;
+  }
+  return verifyWorkspace(workspaceBytes(kind, args));
 }
 
 Status StepsVerifier::verifyOperand(const Operand &operand) {
@@ -256,5 +272,8 @@ Status qwen::verifyPlanSteps(const plan::Plan &plan) {
   StepsVerifier verifier(plan, symbols);
   for (uint32_t i = 0; i < count(plan.programs()); ++i)
     QWEN_RETURN_IF_ERROR(verifier.verify(i));
+  if (plan.forecast()->tables() != uint64_t(verifier.tableBytes()))
+    return dataLoss("forecast of tables: {} bytes, the launches need {}",
+                    plan.forecast()->tables(), verifier.tableBytes());
   return okStatus();
 }

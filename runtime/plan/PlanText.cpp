@@ -7,14 +7,19 @@
 using namespace qwen;
 
 std::string qwen::describeForecast(const PlanForecast &forecast) {
+  // A CPU needs no tables of addresses.
+  std::string tables =
+      forecast.tables
+          ? fmt::format(", tables {}", formatBytes(double(forecast.tables)))
+          : "";
   return fmt::format(
       "memory: {} (parameters {}, gradients {}, optimizer {}, activations {}, "
-      "workspace {}, inputs and outputs {}, code {})",
+      "workspace {}, inputs and outputs {}, code {}{})",
       formatBytes(double(forecast.total())),
       formatBytes(double(forecast.parameters)),
       formatBytes(double(forecast.gradients)),
       formatBytes(double(forecast.optimizer)),
       formatBytes(double(forecast.activations)),
       formatBytes(double(forecast.workspace)), formatBytes(double(forecast.io)),
-      formatBytes(double(forecast.code)));
+      formatBytes(double(forecast.code)), tables);
 }

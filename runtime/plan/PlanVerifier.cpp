@@ -16,9 +16,6 @@ using namespace qwen;
 
 namespace {
 
-constexpr std::string_view knownTargets[] = {"x86-64", "x86-64-v2", "x86-64-v3",
-                                             "x86-64-v4"};
-
 Status checkCount(std::string_view what, uint64_t value) {
   if (value < 1 || value > uint64_t(planLimit))
     return dataLoss("{} is {}, expected 1 to {}", what, value, planLimit);
@@ -265,12 +262,10 @@ Status qwen::verifyPlanHeader(const plan::Plan &plan) {
         plan.kernel_abi(), printable(plan.compiler_version()->string_view()),
         printable(plan.compiler_flags()->string_view()), kernelAbiVersion);
   std::string_view target = plan.target()->string_view();
-  if (std::find(std::begin(knownTargets), std::end(knownTargets), target) ==
-      std::end(knownTargets))
+  if (!targetKind(target))
     return makeError(StatusCode::FailedPrecondition,
-                     "plan for target '{}'; this runtime runs x86-64, "
-                     "x86-64-v2, x86-64-v3 and x86-64-v4",
-                     printable(target));
+                     "plan for target '{}'; this runtime runs {}",
+                     printable(target), listTargets());
   if (plan.world_size() != 1)
     return makeError(StatusCode::FailedPrecondition,
                      "plan for {} ranks; this runtime has 1",

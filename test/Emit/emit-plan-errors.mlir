@@ -38,9 +38,9 @@ module {
 
 // -----
 
-// expected-error @+1 {{emitted plan: plan for target 'sm_90a'; this runtime runs x86-64, x86-64-v2, x86-64-v3 and x86-64-v4}}
+// expected-error @+2 {{'plan.header' op names the unknown target 'sm_80'; there are x86-64, x86-64-v2, x86-64-v3, x86-64-v4 and sm_90a}}
 module {
-  plan.header target "sm_90a" tokens 4 max_documents 1 vocab_size 8
+  plan.header target "sm_80" tokens 4 max_documents 1 vocab_size 8
   plan.program @eval inputs([]) outputs([]) {
   }
 }

@@ -59,6 +59,7 @@ std::vector<NamedBytes> forecastRows(const PlanForecast &f) {
           {"workspace", f.workspace},
           {"io", f.io},
           {"code", f.code},
+          {"tables", f.tables},
           {"total", f.total()}};
 }
 

@@ -43,7 +43,8 @@ struct Flags {
                               cl::value_desc("file"), cl::cat(category)};
   cl::opt<std::string> target{
       "target", cl::init("x86-64-v3"), cl::cat(category),
-      cl::desc("What the plan runs on: x86-64-v2, x86-64-v3 or x86-64-v4")};
+      cl::desc("What the plan runs on: x86-64-v2, x86-64-v3, x86-64-v4 or "
+               "sm_90a (an NVIDIA Hopper GPU)")};
   cl::opt<std::string> recompute{
       "recompute", cl::init("none"), cl::cat(category),
       cl::desc("Values computed again in the backward pass: none, cheap "
@@ -134,7 +135,7 @@ LogicalResult checkFlags(const Flags &flags) {
       return failure();
   return success(
       succeeded(oneOf("target", flags.target,
-                      {"x86-64-v2", "x86-64-v3", "x86-64-v4"})) &&
+                      {"x86-64-v2", "x86-64-v3", "x86-64-v4", "sm_90a"})) &&
       succeeded(
           oneOf("recompute", flags.recompute, {"none", "cheap", "full"})) &&
       succeeded(oneOf("fusion", flags.fusion, {"on", "off"})) &&

@@ -9,7 +9,9 @@
 #ifndef QWEN_PLAN_WORKSPACE_H
 #define QWEN_PLAN_WORKSPACE_H
 
+#include "qwen/Plan/CudaKernels.h"
 #include "qwen/Plan/Kernels.h"
+#include "qwen/Plan/Target.h"
 
 namespace qwen {
 
@@ -19,6 +21,13 @@ namespace qwen {
   int64_t cpuWorkspaceBytes(const Name##Args &args);
 QWEN_KERNELS(QWEN_DECLARE_WORKSPACE)
 #undef QWEN_DECLARE_WORKSPACE
+
+/// Scratch of a launch on a target.
+template <typename Args>
+int64_t workspaceBytes(TargetKind target, const Args &args) {
+  return target == TargetKind::Cuda ? cuda::workspaceBytes(args)
+                                    : cpuWorkspaceBytes(args);
+}
 
 } // namespace qwen
 

@@ -284,12 +284,6 @@ __global__ void __launch_bounds__(attentionThreads, 1)
 
 } // namespace
 
-int64_t qwen::cuda::workspaceBytes(const AttentionArgs &args) {
-  Carver carver;
-  AttentionBuffers(carver, AttentionSizes(args), false);
-  return carver.bytes();
-}
-
 cudaError_t qwen::cuda::launch(const AttentionArgs &args,
                                const LaunchContext &context) {
   AttentionSizes sizes(args);

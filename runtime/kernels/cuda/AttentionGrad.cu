@@ -92,12 +92,6 @@ cudaError_t enqueueStatistics(const AttentionGradArgs &args,
 
 } // namespace
 
-int64_t qwen::cuda::workspaceBytes(const AttentionGradArgs &args) {
-  Carver carver;
-  AttentionBuffers(carver, AttentionSizes(args), true);
-  return carver.bytes();
-}
-
 cudaError_t qwen::cuda::launch(const AttentionGradArgs &args,
                                const LaunchContext &context) {
   AttentionSizes sizes(args);

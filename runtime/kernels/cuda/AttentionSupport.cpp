@@ -1,14 +1,17 @@
 //===- AttentionSupport.cpp - What the attention kernels take --*- C++ -*-===//
 //
-// The shapes and layouts beyond the contract that the CUDA kernels need.
+// The shapes and layouts beyond the contract that the CUDA kernels need, and
+// their scratch.
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/kernels/cuda/Kernels.h"
+#include "qwen/Plan/CudaKernels.h"
+#include "runtime/kernels/cuda/AttentionScratch.h"
 
 #include <cmath>
 
 using namespace qwen;
+using namespace qwen::cuda;
 
 /// Rows of a head as one TMA box of panels.
 static std::string rowsReason(const char *name, const ConstBuffer &rows) {
@@ -67,4 +70,16 @@ std::string qwen::cuda::unsupportedReason(const AttentionGradArgs &args) {
     if (reason.empty())
       reason = rowsReason(name, rows);
   return reason;
+}
+
+int64_t qwen::cuda::workspaceBytes(const AttentionArgs &args) {
+  Carver carver;
+  AttentionBuffers(carver, AttentionSizes(args), false);
+  return carver.bytes();
+}
+
+int64_t qwen::cuda::workspaceBytes(const AttentionGradArgs &args) {
+  Carver carver;
+  AttentionBuffers(carver, AttentionSizes(args), true);
+  return carver.bytes();
 }

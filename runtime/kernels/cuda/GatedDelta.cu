@@ -247,12 +247,6 @@ cudaError_t qwen::cuda::enqueueStateScan(const GatedDeltaSizes &sizes,
       stream);
 }
 
-int64_t qwen::cuda::workspaceBytes(const GatedDeltaArgs &args) {
-  Carver carver;
-  GatedDeltaBuffers(carver, GatedDeltaSizes(args), false);
-  return carver.bytes();
-}
-
 cudaError_t qwen::cuda::launch(const GatedDeltaArgs &args,
                                const LaunchContext &context) {
   GatedDeltaSizes sizes(args);

@@ -69,12 +69,6 @@ cudaError_t enqueueGradients(const GatedDeltaSizes &sizes,
 
 } // namespace
 
-int64_t qwen::cuda::workspaceBytes(const GatedDeltaGradArgs &args) {
-  Carver carver;
-  GatedDeltaBuffers(carver, GatedDeltaSizes(args), true);
-  return carver.bytes();
-}
-
 cudaError_t qwen::cuda::launch(const GatedDeltaGradArgs &args,
                                const LaunchContext &context) {
   GatedDeltaSizes sizes(args);

@@ -1,13 +1,16 @@
 //===- GatedDeltaSupport.cpp - What the gated delta kernels take -*- C++
 //-*-===//
 //
-// The shapes and layouts beyond the contract that the CUDA kernels need.
+// The shapes and layouts beyond the contract that the CUDA kernels need, and
+// their scratch.
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/kernels/cuda/Kernels.h"
+#include "qwen/Plan/CudaKernels.h"
+#include "runtime/kernels/cuda/GatedDeltaScratch.h"
 
 using namespace qwen;
+using namespace qwen::cuda;
 
 static std::string found(const char *name, const char *expected,
                          int64_t value) {
@@ -64,4 +67,16 @@ std::string qwen::cuda::unsupportedReason(const GatedDeltaGradArgs &args) {
     if (reason.empty())
       reason = rowsReason(name, rows);
   return reason;
+}
+
+int64_t qwen::cuda::workspaceBytes(const GatedDeltaArgs &args) {
+  Carver carver;
+  GatedDeltaBuffers(carver, GatedDeltaSizes(args), false);
+  return carver.bytes();
+}
+
+int64_t qwen::cuda::workspaceBytes(const GatedDeltaGradArgs &args) {
+  Carver carver;
+  GatedDeltaBuffers(carver, GatedDeltaSizes(args), true);
+  return carver.bytes();
 }

@@ -17,6 +17,7 @@
 #ifndef QWEN_RUNTIME_KERNELS_CUDA_RAGGEDTENSOR_CUH
 #define QWEN_RUNTIME_KERNELS_CUDA_RAGGEDTENSOR_CUH
 
+#include "AttentionScratch.h"
 #include "Hopper.cuh"
 #include "qwen/Plan/Buffer.h"
 
@@ -31,11 +32,6 @@ inline constexpr int raggedRows = 1 << 30;
 struct RaggedTensor {
   CUtensorMap map;
   int headUnits; ///< 128-byte units from head to head
-};
-
-/// First row of a document and its length.
-struct DocumentRows {
-  int token, length;
 };
 
 QWEN_DEVICE void prefetch(const RaggedTensor &tensor) {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/kernels/cuda/Kernels.h"
+#include "qwen/Plan/CudaKernels.h"
 #include "runtime/kernels/cuda/RowKernels.h"
 
 using namespace qwen;
@@ -176,3 +176,15 @@ int64_t qwen::cuda::workspaceBytes(const GradNormArgs &args) {
 }
 
 int64_t qwen::cuda::workspaceBytes(const AdamWArgs &) { return 0; }
+
+int64_t qwen::cuda::tableBytes(const GradNormArgs &args) {
+  Carver carver;
+  TensorTable table(carver, args.grads, gradNormBlock);
+  return carver.bytes();
+}
+
+int64_t qwen::cuda::tableBytes(const AdamWArgs &args) {
+  Carver carver;
+  TensorTable table(carver, args.params, adamWBlock);
+  return carver.bytes();
+}

@@ -35,18 +35,6 @@ static cudaError_t write(const Buffers &tensors, int64_t blockElements,
                     cudaMemcpyHostToDevice);
 }
 
-int64_t qwen::cuda::tableBytes(const GradNormArgs &args) {
-  Carver carver;
-  TensorTable table(carver, args.grads, gradNormBlock);
-  return carver.bytes();
-}
-
-int64_t qwen::cuda::tableBytes(const AdamWArgs &args) {
-  Carver carver;
-  TensorTable table(carver, args.params, adamWBlock);
-  return carver.bytes();
-}
-
 cudaError_t qwen::cuda::writeTable(const GradNormArgs &args,
                                    std::span<std::byte> table) {
   return write(args.grads, gradNormBlock, table, [&](size_t i) {
