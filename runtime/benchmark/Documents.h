@@ -1,0 +1,18 @@
+//===- Documents.h - Documents of a benchmark's pack -----------*- C++ -*-===//
+
+#ifndef QWEN_RUNTIME_BENCHMARK_DOCUMENTS_H
+#define QWEN_RUNTIME_BENCHMARK_DOCUMENTS_H
+
+#include <cstdint>
+#include <vector>
+
+namespace qwen::bench {
+
+/// Lengths of the documents that a comparison runs on unless told otherwise:
+/// seven uneven ones that fill a pack of 8192 tokens.
+inline const std::vector<int64_t> sevenRagged = {1602, 841,  1038, 1566,
+                                                 444,  1669, 1032};
+
+} // namespace qwen::bench
+
+#endif // QWEN_RUNTIME_BENCHMARK_DOCUMENTS_H

@@ -1,0 +1,188 @@
+//===- KernelTiming.cpp - Times of kernels in replayed graphs -------------===//
+
+#include "runtime/benchmark/KernelTiming.h"
+
+#include "qwen/Support/BFloat16.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <type_traits>
+
+using namespace qwen;
+using namespace qwen::bench;
+
+Status bench::cudaStatus(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess)
+    return okStatus();
+  return makeError(error == cudaErrorMemoryAllocation
+                       ? StatusCode::ResourceExhausted
+                       : StatusCode::FailedPrecondition,
+                   "{}: {}", what, cudaGetErrorString(error));
+}
+
+StatusOr<DeviceArray> DeviceArray::create(int64_t bytes) {
+  void *address = nullptr;
+  QWEN_RETURN_IF_ERROR(
+      cudaStatus(cudaMalloc(&address, size_t(std::max<int64_t>(bytes, 1))),
+                 fmt::format("allocating {} bytes of device memory", bytes)));
+  DeviceArray made(address, size_t(bytes));
+  QWEN_RETURN_IF_ERROR(
+      cudaStatus(cudaMemset(address, 0xff, size_t(bytes)), "cudaMemset"));
+  return made;
+}
+
+Buffer DeviceArray::view(DType dtype, const std::vector<int64_t> &shape,
+                         int64_t first) const {
+  Buffer buffer;
+  buffer.dtype = dtype;
+  buffer.rank = int(shape.size());
+  int64_t stride = 1;
+  for (int i = buffer.rank - 1; i >= 0; --i) {
+    buffer.shape[i] = shape[size_t(i)];
+    buffer.strides[i] = stride;
+    stride *= buffer.shape[i];
+  }
+  buffer.data = bytes().data() + first * dtypeBytes(dtype);
+  return buffer;
+}
+
+Status DeviceArray::copyFrom(std::span<const std::byte> source) const {
+  return cudaStatus(
+      cudaMemcpy(address, source.data(), source.size(), cudaMemcpyDefault),
+      "copy to the device");
+}
+
+template <typename T>
+static std::vector<T> uniformPattern(double low, double high) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> distribution(low, high);
+  std::vector<T> pattern(size_t(1) << 20);
+  for (T &element : pattern) {
+    double value = distribution(random);
+    if constexpr (std::is_same_v<T, BFloat16>)
+      element = toBFloat16(float(value));
+    else
+      element = T(value);
+  }
+  return pattern;
+}
+
+/// Copies `pattern` to the start of the memory, then doubles what is filled.
+static Status repeat(const DeviceArray &array,
+                     std::span<const std::byte> pattern) {
+  std::span<std::byte> all = array.bytes();
+  size_t filled = std::min(pattern.size(), all.size());
+  QWEN_RETURN_IF_ERROR(array.copyFrom(pattern.first(filled)));
+  while (filled < all.size()) {
+    size_t next = std::min(filled, all.size() - filled);
+    QWEN_RETURN_IF_ERROR(cudaStatus(cudaMemcpy(all.data() + filled, all.data(),
+                                               next, cudaMemcpyDeviceToDevice),
+                                    "filling device memory"));
+    filled += next;
+  }
+  return okStatus();
+}
+
+Status DeviceArray::fillUniform(DType dtype, double low, double high) const {
+  auto fill = [&]<typename T>(T) {
+    std::vector<T> pattern = uniformPattern<T>(low, high);
+    return repeat(*this, std::as_bytes(std::span(pattern)));
+  };
+  switch (dtype) {
+  case DType::F32:
+    return fill(float());
+  case DType::BF16:
+    return fill(BFloat16());
+  case DType::F64:
+    return fill(double());
+  case DType::I32:
+    return fill(int32_t());
+  }
+  return makeError(StatusCode::Internal, "unknown element type");
+}
+
+namespace {
+/// A stream with its events and a captured graph; destroyed together.
+struct Replay {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaEvent_t begin = nullptr, end = nullptr;
+
+  Replay() = default;
+  Replay(const Replay &) = delete;
+  ~Replay() {
+    if (exec)
+      cudaGraphExecDestroy(exec);
+    if (graph)
+      cudaGraphDestroy(graph);
+    if (begin)
+      cudaEventDestroy(begin);
+    if (end)
+      cudaEventDestroy(end);
+    if (stream)
+      cudaStreamDestroy(stream);
+  }
+
+  Status capture(const std::function<Status(cudaStream_t)> &enqueue) {
+    QWEN_RETURN_IF_ERROR(cudaStatus(cudaStreamCreate(&stream), "stream"));
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal),
+                   "graph capture"));
+    Status enqueued = enqueue(stream);
+    cudaError_t captured = cudaStreamEndCapture(stream, &graph);
+    QWEN_RETURN_IF_ERROR(enqueued);
+    QWEN_RETURN_IF_ERROR(cudaStatus(captured, "graph capture"));
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaGraphInstantiate(&exec, graph, 0), "graph"));
+    QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&begin), "event"));
+    return cudaStatus(cudaEventCreate(&end), "event");
+  }
+
+  StatusOr<double> milliseconds(int replays) {
+    QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventRecord(begin, stream), "event"));
+    for (int i = 0; i < replays; ++i)
+      QWEN_RETURN_IF_ERROR(cudaStatus(cudaGraphLaunch(exec, stream), "replay"));
+    QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventRecord(end, stream), "event"));
+    QWEN_RETURN_IF_ERROR(cudaStatus(cudaStreamSynchronize(stream), "kernel"));
+    float taken = 0;
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaEventElapsedTime(&taken, begin, end), "event"));
+    return double(taken) / replays;
+  }
+};
+} // namespace
+
+StatusOr<Times>
+bench::timeReplay(const std::function<Status(cudaStream_t)> &enqueue,
+                  const TimingOptions &options) {
+  Replay replay;
+  QWEN_RETURN_IF_ERROR(replay.capture(enqueue));
+  std::vector<double> times;
+  for (int i = 0; i < options.warmUp + options.samples; ++i) {
+    QWEN_ASSIGN_OR_RETURN(double taken, replay.milliseconds(options.perSample));
+    if (i >= options.warmUp)
+      times.push_back(taken);
+  }
+  std::sort(times.begin(), times.end());
+  return Times{times[times.size() / 2], times.front(), times.back(),
+               options.samples};
+}
+
+StatusOr<double> bench::measureCopyRate() {
+  constexpr int64_t bytes = int64_t(2) << 30;
+  QWEN_ASSIGN_OR_RETURN(DeviceArray from, DeviceArray::create(bytes));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray to, DeviceArray::create(bytes));
+  QWEN_RETURN_IF_ERROR(from.fillUniform(DType::BF16, -1, 1));
+  QWEN_ASSIGN_OR_RETURN(Times driver, timeReplay([&](cudaStream_t stream) {
+                          return cudaStatus(
+                              cudaMemcpyAsync(to.data(), from.data(), bytes,
+                                              cudaMemcpyDeviceToDevice, stream),
+                              "copy");
+                        }));
+  QWEN_ASSIGN_OR_RETURN(Times kernel,
+                        timeKernel(CopyArgs{from.view(DType::F32, {bytes / 4}),
+                                            to.view(DType::F32, {bytes / 4})}));
+  return 2e3 * double(bytes) / std::min(driver.median, kernel.median);
+}

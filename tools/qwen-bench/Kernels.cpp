@@ -1,0 +1,125 @@
+//===- Kernels.cpp - Times of the hand-written CUDA kernels ---------------===//
+
+#include "KernelBench.h"
+#include "KernelShapes.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace qwen;
+using namespace qwen::bench;
+
+std::vector<std::string> bench::kernelModels() {
+  std::vector<std::string> names;
+  for (const ModelShape &shape : modelShapes)
+    names.push_back(shape.name);
+  return names;
+}
+
+/// FLOP a second of the 27B's gate and up projection, the largest product of a
+/// layer.
+static StatusOr<double> measureMatrixRate() {
+  constexpr int64_t m = 8192, n = 34816, k = 5120;
+  QWEN_ASSIGN_OR_RETURN(DeviceArray a, DeviceArray::create(m * k * 2));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray b, DeviceArray::create(n * k * 2));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray c, DeviceArray::create(m * n * 2));
+  QWEN_RETURN_IF_ERROR(a.fillUniform(DType::BF16, -1, 1));
+  QWEN_RETURN_IF_ERROR(b.fillUniform(DType::BF16, -1, 1));
+  GemmArgs args;
+  args.a = a.view(DType::BF16, {m, k});
+  args.b = b.view(DType::BF16, {n, k});
+  args.c = c.view(DType::BF16, {m, n});
+  args.transposeB = true;
+  QWEN_ASSIGN_OR_RETURN(Times times, timeKernel(args));
+  return 1e3 * double(kernelFlops(args)) / times.median;
+}
+
+StatusOr<KernelBench> KernelBench::create(const KernelsOptions &options) {
+  KernelBench made(options);
+  if (options.once)
+    return made;
+  QWEN_ASSIGN_OR_RETURN(made.copyRate, measureCopyRate());
+  QWEN_ASSIGN_OR_RETURN(made.matrixRate, measureMatrixRate());
+  fmt::print("{{\"bench\": \"ceilings\", \"side\": \"ours\", \"copy_tbps\": "
+             "{:.3f}, \"matrix_tflops\": {:.1f}}}\n",
+             made.copyRate * 1e-12, made.matrixRate * 1e-12);
+  return made;
+}
+
+bool KernelBench::wants(std::string_view kernel) const {
+  return options.only.empty() ||
+         std::find(options.only.begin(), options.only.end(), kernel) !=
+             options.only.end();
+}
+
+Status KernelBench::runOnce(const std::function<Status()> &enqueue) {
+  QWEN_RETURN_IF_ERROR(enqueue());
+  return cudaStatus(cudaDeviceSynchronize(), "kernel");
+}
+
+Status KernelBench::measureProducts(const std::vector<GemmArgs> &products,
+                                    const char *name,
+                                    const KernelLine &line) const {
+  std::vector<KernelRun<GemmArgs>> runs;
+  double flops = 0, bytes = 0;
+  for (const GemmArgs &args : products) {
+    QWEN_ASSIGN_OR_RETURN(auto run, KernelRun<GemmArgs>::create(args));
+    runs.push_back(std::move(run));
+    flops += double(kernelFlops(args));
+    bytes += operandBytes(args);
+  }
+  auto enqueue = [&](cudaStream_t stream) {
+    for (const KernelRun<GemmArgs> &run : runs)
+      QWEN_RETURN_IF_ERROR(run.enqueue(stream));
+    return okStatus();
+  };
+  if (options.once)
+    return runOnce([&] { return enqueue(nullptr); });
+  TimingOptions timing;
+  timing.samples = options.samples;
+  QWEN_ASSIGN_OR_RETURN(Times times, timeReplay(enqueue, timing));
+  print(name, line, times, flops, bytes);
+  return okStatus();
+}
+
+void KernelBench::print(const char *kernel, const KernelLine &line,
+                        const Times &times, double flops, double bytes) const {
+  double floor =
+      1e3 * std::max(bytes / copyRate, line.matrixFlops / matrixRate);
+  std::string place;
+  if (!line.model.empty())
+    place += fmt::format(", \"model\": \"{}\"", line.model);
+  if (line.tokens > 0)
+    place += fmt::format(", \"tokens\": {}", line.tokens);
+  if (line.documents > 0)
+    place += fmt::format(", \"documents\": {}", line.documents);
+  fmt::print(
+      "{{\"bench\": \"kernel\", \"side\": \"ours\", \"kernel\": \"{}\", "
+      "\"shape\": \"{}\"{}, \"median_ms\": {:.4f}, \"min_ms\": {:.4f}, "
+      "\"max_ms\": {:.4f}, \"samples\": {}, \"flops\": {:.6g}, \"bytes\": "
+      "{:.6g}, \"tflops\": {:.1f}, \"tbps\": {:.3f}, \"floor_ms\": {:.4f}, "
+      "\"of_floor\": {:.3f}}}\n",
+      kernel, line.shape, place, times.median, times.least, times.most,
+      times.samples, flops, bytes, flops / times.median * 1e-9,
+      bytes / times.median * 1e-9, floor, times.median / floor);
+  std::fflush(stdout);
+}
+
+Status bench::benchKernels(const KernelsOptions &options) {
+  for (const std::string &model : options.models)
+    if (!findModelShape(model))
+      return invalidArgument("expected models of {}, found '{}'",
+                             fmt::join(kernelModels(), ", "), model);
+  QWEN_ASSIGN_OR_RETURN(KernelBench bench, KernelBench::create(options));
+  using Group = Status (*)(const KernelBench &, const KernelsOptions &);
+  const std::pair<const char *, Group> groups[] = {
+      {"gated_delta", benchGatedDelta},    {"causal_conv1d", benchConv},
+      {"attention", benchAttention},       {"embedding", benchEmbedding},
+      {"linear_cross_entropy", benchLoss}, {"moves", benchMoves},
+      {"adamw", benchOptimizer},
+  };
+  for (auto [name, group] : groups)
+    if (bench.wants(name))
+      QWEN_RETURN_IF_ERROR(group(bench, options));
+  return okStatus();
+}
