@@ -78,22 +78,20 @@ Status Staging::load(FileDType from, std::span<const std::byte> file,
 
 StatusOr<int64_t> Staging::firstNonFinite(const ConstBuffer &live) {
   int64_t found = -1;
-  QWEN_RETURN_IF_ERROR(
-      read(live, [&](int64_t first, const ConstBuffer &piece) {
-        // The pieces come in order: the first finding stays.
-        if (int64_t at = found < 0 ? qwen::firstNonFinite(piece) : -1; at >= 0)
-          found = first + at;
-        return okStatus();
-      }));
+  QWEN_RETURN_IF_ERROR(read(live, [&](int64_t first, const ConstBuffer &piece) {
+    // The pieces come in order: the first finding stays.
+    if (int64_t at = found < 0 ? qwen::firstNonFinite(piece) : -1; at >= 0)
+      found = first + at;
+    return okStatus();
+  }));
   return found;
 }
 
 StatusOr<double> Staging::mean(const ConstBuffer &live) {
   double sum = 0;
-  QWEN_RETURN_IF_ERROR(
-      read(live, [&](int64_t first, const ConstBuffer &piece) {
-        sum += meanOf(piece) * double(piece.elements());
-        return okStatus();
-      }));
+  QWEN_RETURN_IF_ERROR(read(live, [&](int64_t first, const ConstBuffer &piece) {
+    sum += meanOf(piece) * double(piece.elements());
+    return okStatus();
+  }));
   return live.elements() ? sum / double(live.elements()) : 0;
 }

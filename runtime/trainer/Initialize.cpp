@@ -4,11 +4,17 @@
 
 #include "qwen/Support/Random.h"
 #include "runtime/checkpoint/Cast.h"
+#include "runtime/checkpoint/Staging.h"
+#include "runtime/trainer/NormalNumbers.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <numbers>
 
 using namespace qwen;
+
+/// Elements that a thread makes at a time.
+static constexpr int64_t blockElements = 4096;
 
 /// FNV-1a, so that a parameter's numbers do not depend on its place in a list.
 static uint32_t hashName(const std::string &name) {
@@ -18,52 +24,81 @@ static uint32_t hashName(const std::string &name) {
   return hash;
 }
 
-/// A standard normal number by Box and Muller.
-static double normalOf(const std::array<uint32_t, 4> &bits) {
-  double radius = std::sqrt(-2 * std::log(toUnitInterval(bits[0], bits[1])));
-  return radius *
-         std::cos(2 * std::numbers::pi * toUnitInterval(bits[2], bits[3]));
-}
-
-static double elementOf(const ParameterRole &role, uint32_t seed,
-                        uint32_t tensor, uint64_t element) {
+/// Elements first, first + 1, … of a parameter.
+static void fillElements(const ParameterRole &role, uint32_t seed,
+                         uint32_t tensor, uint64_t first,
+                         std::span<double> out) {
   constexpr double smallest = 0.01, largest = 16; // of exp(A_log)
   switch (role.init) {
   case ParameterInit::Zero:
-    return 0;
+    return std::fill(out.begin(), out.end(), 0.0);
   case ParameterInit::One:
-    return 1;
+    return std::fill(out.begin(), out.end(), 1.0);
   case ParameterInit::Normal:
-    return role.initStd * normalOf(randomBits(seed, RandomUse::Initialization,
-                                              0, tensor, element));
-  case ParameterInit::ALog: {
-    auto bits = randomBits(seed, RandomUse::Initialization, 0, tensor, element);
-    return std::log(smallest +
-                    (largest - smallest) * toUnitInterval(bits[0], bits[1]));
+    fillNormal(out, seed, tensor, first);
+    for (double &value : out)
+      value *= role.initStd;
+    return;
+  case ParameterInit::ALog:
+    for (double &value : out) {
+      auto bits =
+          randomBits(seed, RandomUse::Initialization, 0, tensor, first++);
+      value = std::log(smallest +
+                       (largest - smallest) * toUnitInterval(bits[0], bits[1]));
+    }
+    return;
   }
-  }
-  return 0;
 }
 
-void qwen::initializeParameters(Engine &engine, uint32_t seed) {
+/// `count` elements of `piece` from `first` on.
+static Buffer blockOf(const Buffer &piece, int64_t first, int64_t count) {
+  Buffer block = piece;
+  block.shape[0] = count;
+  block.data = piece.as<std::byte>() + first * dtypeBytes(piece.dtype);
+  return block;
+}
+
+/// Fills a tensor with a parameter's numbers, rounded first to `through`.
+static Status fillTensor(const ParameterRole &role, uint32_t seed,
+                         uint32_t tensor, DType through, Staging &staging,
+                         const Buffer &target) {
+  return staging.write(target, [&](int64_t begin, const Buffer &piece) {
+    int64_t count = piece.elements();
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < count; first += blockElements) {
+      std::array<double, blockElements> values;
+      std::array<float, blockElements> rounded;
+      auto n = static_cast<size_t>(std::min(blockElements, count - first));
+      auto numbers = std::span(values).first(n);
+      fillElements(role, seed, tensor, uint64_t(begin + first), numbers);
+      Buffer block = blockOf(piece, first, int64_t(n));
+      if (through != DType::F32) {
+        loadElements(FileDType::F64, std::as_bytes(numbers), block);
+        continue;
+      }
+      std::transform(numbers.begin(), numbers.end(), rounded.begin(),
+                     [](double value) { return static_cast<float>(value); });
+      loadElements(FileDType::F32, std::as_bytes(std::span(rounded).first(n)),
+                   block);
+    }
+    return okStatus();
+  });
+}
+
+Status qwen::initializeParameters(Engine &engine, uint32_t seed) {
   std::span<const ParameterRole> roles = engine.roles();
-  std::vector<double> piece;
   for (size_t i = 0; ParameterView &parameter : engine.parameters()) {
     const ParameterRole &role = roles[i++];
     uint32_t tensor = hashName(parameter.name);
-    piece.resize(static_cast<size_t>(parameter.value.elements()));
-#pragma omp parallel for schedule(static)
-    for (int64_t element = 0; element < int64_t(piece.size()); ++element)
-      piece[size_t(element)] = elementOf(role, seed, tensor, uint64_t(element));
-    auto bytes = std::as_bytes(std::span(piece));
+    Staging staging(*parameter.memory);
     // With a master the parameter is the master's rounding, as after an update.
-    if (parameter.master.data) {
-      loadElements(FileDType::F64, bytes, parameter.master);
-      auto *master = static_cast<const std::byte *>(parameter.master.data);
-      bytes = {master, static_cast<size_t>(parameter.master.bytes())};
-      loadElements(fileDTypeOf(parameter.master.dtype), bytes, parameter.value);
-      continue;
-    }
-    loadElements(FileDType::F64, bytes, parameter.value);
+    bool hasMaster = parameter.master.data != nullptr;
+    DType through = hasMaster ? parameter.master.dtype : parameter.value.dtype;
+    QWEN_RETURN_IF_ERROR(
+        fillTensor(role, seed, tensor, through, staging, parameter.value));
+    if (hasMaster)
+      QWEN_RETURN_IF_ERROR(
+          fillTensor(role, seed, tensor, through, staging, parameter.master));
   }
+  return okStatus();
 }

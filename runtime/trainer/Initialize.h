@@ -15,7 +15,7 @@
 namespace qwen {
 
 /// Fills every parameter and its master.
-void initializeParameters(Engine &engine, uint32_t seed);
+Status initializeParameters(Engine &engine, uint32_t seed);
 
 } // namespace qwen
 

@@ -50,7 +50,8 @@ StatusOr<TokenDataset> qwen::openDataset(const Session &session,
 Status qwen::loadWeights(Session &session) {
   const Options &options = session.options;
   if (!session.source) {
-    initializeParameters(*session.engine, options.trainer.seed);
+    QWEN_RETURN_IF_ERROR(
+        initializeParameters(*session.engine, options.trainer.seed));
     fmt::print(session.log, "weights: random, seed {}\n", options.trainer.seed);
     return okStatus();
   }

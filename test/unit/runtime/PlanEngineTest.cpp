@@ -70,7 +70,7 @@ TEST(PlanEngineTest, LearnsToCountInEveryPrecision) {
     plan.masters = precision.masters;
     auto engine = makeEngine(plan);
     ASSERT_OK(engine.status());
-    initializeParameters(*engine, 1);
+    ASSERT_OK(initializeParameters(*engine, 1));
     auto before = evaluate(*engine, *data);
     ASSERT_OK(before.status());
     EXPECT_NEAR(before->loss, std::log(32.0), 0.5);

@@ -93,9 +93,9 @@ TEST(HyperTest, RoundsOnceFromDouble) {
 
 TEST(InitializeTest, NormalHasMeanAndDeviation) {
   BigramEngine a({8, 2}, 256), b({8, 2}, 256), c({8, 2}, 256);
-  initializeParameters(a, 1);
-  initializeParameters(b, 1);
-  initializeParameters(c, 2);
+  ASSERT_OK(initializeParameters(a, 1));
+  ASSERT_OK(initializeParameters(b, 1));
+  ASSERT_OK(initializeParameters(c, 2));
   EXPECT_EQ(a.table, b.table);
   EXPECT_NE(a.table, c.table);
   double n = double(a.table.size()), sum = 0, squares = 0;
@@ -119,7 +119,7 @@ TEST(InitializeTest, OtherKinds) {
         Kind{ParameterInit::ALog, std::log(0.01f), std::log(16.0f)}}) {
     BigramEngine engine({8, 2}, 64);
     const_cast<ParameterRole &>(engine.roles()[0]).init = kind.init;
-    initializeParameters(engine, 1);
+    ASSERT_OK(initializeParameters(engine, 1));
     auto [low, high] =
         std::minmax_element(engine.table.begin(), engine.table.end());
     EXPECT_GE(*low, kind.low);

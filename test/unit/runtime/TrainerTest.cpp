@@ -60,7 +60,7 @@ TEST(TrainerTest, LossIsTheTokenMeanHoweverTheDocumentsAreSplit) {
   for (Split split :
        {Split{{64, 8}, 1}, Split{{40, 8}, 2}, Split{{40, 1}, 8}}) {
     BigramEngine engine(split.limits, vocab);
-    initializeParameters(engine, 1);
+    ASSERT_OK(initializeParameters(engine, 1));
     TrainerOptions options;
     options.epochs = 1;
     options.accumulation = split.accumulation;
@@ -146,7 +146,7 @@ TEST(TrainerTest, StepWithoutSupervisionChangesNothing) {
   file.add({1, 2, 3}, /*supervised=*/false);
   TokenDataset data = openData(folder, file);
   BigramEngine engine({4, 2}, vocab);
-  initializeParameters(engine, 1);
+  ASSERT_OK(initializeParameters(engine, 1));
   auto before = engine.table;
   TrainerOptions options;
   options.steps = 3;
@@ -168,7 +168,7 @@ TEST(TrainerTest, NonFiniteStepKeepsWeightsAndClearsGradients) {
   TokenDataset data = openData(folder, randomDocuments({9, 9, 9}));
   for (bool inLoss : {true, false}) {
     BigramEngine engine({10, 4}, vocab);
-    initializeParameters(engine, 1);
+    ASSERT_OK(initializeParameters(engine, 1));
     (inLoss ? engine.poisonedMicroStep : engine.poisonedGradient) = 2;
     TrainerOptions options;
     options.steps = 3;
@@ -194,7 +194,7 @@ TEST(TrainerTest, NonFiniteStepOfAnUntrainedParameter) {
   TemporaryFolder folder;
   TokenDataset data = openData(folder, randomDocuments({9, 9, 9}));
   BigramEngine engine({10, 4}, vocab);
-  initializeParameters(engine, 1);
+  ASSERT_OK(initializeParameters(engine, 1));
   // As the parameter of a plan that nothing accumulates a gradient of.
   const_cast<ParameterRole &>(engine.roles()[0]).gradient = Buffer();
   engine.poisonedMicroStep = 1;

@@ -60,7 +60,7 @@ protected:
       QWEN_ASSIGN_OR_RETURN(TrainerState state, readTrainerState(newest->path));
       QWEN_RETURN_IF_ERROR(trainer.restore(state));
     } else {
-      initializeParameters(engine, options.seed);
+      QWEN_RETURN_IF_ERROR(initializeParameters(engine, options.seed));
     }
     QWEN_ASSIGN_OR_RETURN(MetricsLog metrics,
                           MetricsLog::open(out, trainer.state().step));
