@@ -1,14 +1,15 @@
 //===- Executor.h - Runs the programs of a plan ----------------*- C++ -*-===//
 //
 // `create` allocates every arena, loads the generated code and turns each step
-// into a ready argument struct. `run` is a loop over those: it checks nothing
-// and allocates nothing.
+// into a ready argument struct. `start` is a loop over those, or the replay of
+// a graph of them: it checks nothing and allocates nothing.
 //
-//   QWEN_ASSIGN_OR_RETURN(Executor executor, Executor::create(plan, {}));
+//   QWEN_ASSIGN_OR_RETURN(auto executor, Executor::create(plan, {}));
 //   int microStep = *plan.findProgram("micro_step");
-//   std::memcpy(executor.input("tokens")->data, ids, bytes);
-//   executor.run(microStep);
-//   Buffer nll = *executor.output(microStep, "nll");
+//   std::memcpy(executor->input("tokens")->data, ids, bytes);
+//   QWEN_ASSIGN_OR_RETURN(RunTicket run, executor->start(microStep));
+//   QWEN_RETURN_IF_ERROR(executor->finish(run));
+//   Buffer nll = *executor->output(run, microStep, "nll");
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,10 +17,12 @@
 #define QWEN_RUNTIME_EXECUTOR_EXECUTOR_H
 
 #include "runtime/plan/Plan.h"
+#include "runtime/support/DeviceMemory.h"
 
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace qwen {
 
@@ -31,46 +34,119 @@ struct ExecutorOptions {
   /// Fills activations, workspace and outputs with NaN before each run, so that
   /// a read of something unwritten shows. For tests.
   bool poison = false;
+  /// Number of the GPU, among those that the driver shows.
+  int device = 0;
+  /// GPU: captures each program once and replays it; false: plain launches.
+  bool graph = true;
+  /// GPU, plain launches: waits after each, so that an error names its step.
+  bool synchronous = false;
 };
 
-/// The memory and the launches of one plan on one CPU. Move-only. A run may be
-/// started from one thread at a time.
+/// Runs whose outputs are kept, and that may be started without any having
+/// ended.
+inline constexpr int64_t runsInFlight = 64;
+
+/// One run of a program; runs are numbered from 0 in the order they started.
+struct RunTicket {
+  int64_t number = -1;
+};
+
+/// What a run of a program asks of the GPU and of its driver.
+struct LaunchCounts {
+  int64_t kernels = 0;     ///< GPU kernels
+  int64_t driverCalls = 0; ///< copies, launches and records that start() makes
+};
+
+/// Bytes of the device's memory that an executor takes.
+struct MemoryReport {
+  int64_t plan = 0;    ///< what the plan's forecast counts
+  int64_t context = 0; ///< driver, libraries and loaded kernels, on the GPU
+};
+
+/// The memory and the launches of one plan on one device. Used from one thread
+/// at a time.
 class Executor {
 public:
-  /// FailedPrecondition where the processor lacks the plan's target level;
-  /// ResourceExhausted, before anything is allocated, where memory is short.
-  /// Persistent memory starts as zeros.
-  static StatusOr<Executor> create(const Plan &plan,
-                                   const ExecutorOptions &options);
-  Executor(Executor &&) noexcept;
-  Executor &operator=(Executor &&) noexcept;
-  ~Executor();
+  /// For the plan's target. FailedPrecondition where this machine or build
+  /// cannot run it; ResourceExhausted, before anything is allocated, where
+  /// memory is short. Persistent memory starts as zeros.
+  static StatusOr<std::unique_ptr<Executor>>
+  create(const Plan &plan, const ExecutorOptions &options);
+  virtual ~Executor();
 
-  /// Runs a program by its index in `plan().programs()`.
-  void run(int program);
-  /// Runs the first `steps` launches of a program only (for finding the launch
-  /// that goes wrong).
-  void runPrefix(int program, int64_t steps);
+  /// Takes the inputs as they stand and starts a program by its index in
+  /// `plan().programs()`. Waits for the device only where `runsInFlight` runs
+  /// are pending. After an error nothing more can be run.
+  virtual StatusOr<RunTicket> start(int program) = 0;
+  /// Waits until that run and all before it are done.
+  virtual Status finish(RunTicket run) = 0;
+  /// start, then finish.
+  Status run(int program);
+  /// Runs the first `steps` launches of a program only, plainly, and waits (for
+  /// finding the launch that goes wrong). Its outputs are those of a run.
+  virtual Status runPrefix(int program, int64_t steps) = 0;
 
-  const Plan &plan() const;
+  const Plan &plan() const { return held; }
 
-  /// Input of that name, shared by all programs that have it.
-  std::optional<Buffer> input(std::string_view name) const;
-  /// Output of a program, valid from its run to the next run of it.
+  /// Host buffer of the input of that name, shared by all programs that have
+  /// it; keeps its address and its contents.
+  virtual std::optional<Buffer> input(std::string_view name) const = 0;
+  /// Host buffer of an output, valid from finish(run) until `runsInFlight`
+  /// further starts. Nothing where `run` is not such a run of `program`.
+  std::optional<Buffer> output(RunTicket run, int program,
+                               std::string_view name) const;
+  /// The same of the latest run of the program.
   std::optional<Buffer> output(int program, std::string_view name) const;
 
-  /// Views of parameter `i` of `plan().parameters()`. Optimizer state that the
-  /// plan does not have comes back with a null address.
+  /// Views of parameter `i` of `plan().parameters()`, in memory(). Optimizer
+  /// state that the plan does not have comes back with a null address.
   Buffer parameter(int i) const;
   Buffer gradient(int i) const;
   Buffer moment1(int i) const;
   Buffer moment2(int i) const;
   Buffer master(int i) const;
+  virtual DeviceMemory &memory() = 0;
+
+  /// One line: the processor or GPU that runs the plan.
+  virtual std::string deviceName() const = 0;
+  virtual LaunchCounts launchCounts(int program) const = 0;
+  virtual MemoryReport memoryReport() const = 0;
+
+protected:
+  explicit Executor(const Plan &plan);
+
+  /// Where a buffer of the plan lies.
+  virtual std::byte *address(uint32_t buffer) const = 0;
+  /// Host memory for the outputs of the run in a slot of the ring.
+  virtual std::byte *outputSlot(int64_t slot) const = 0;
+  Buffer view(const PlanPlace &place) const;
+
+  /// The bytes of an arena that hold a program's outputs, with what lies
+  /// between them.
+  struct OutputRange {
+    uint32_t arena = 0;
+    int64_t begin = 0, end = 0;
+    int64_t bytes() const { return end - begin; }
+  };
+  /// FailedPrecondition where a program has outputs in two arenas.
+  Status findOutputRanges();
+  const OutputRange &outputRange(int program) const {
+    return outputRanges[static_cast<size_t>(program)];
+  }
+  /// Bytes of a slot: those of the largest range, whole pages.
+  int64_t outputSlotBytes() const;
+
+  static int64_t slotOf(RunTicket run) { return run.number % runsInFlight; }
+  int64_t startedRuns() const { return started; }
+  /// Gives the next run its number and its slot.
+  RunTicket nextRun(int program);
 
 private:
-  struct State;
-  explicit Executor(std::unique_ptr<State> state);
-  std::unique_ptr<State> state;
+  Plan held;
+  std::vector<OutputRange> outputRanges; ///< by program
+  int64_t started = 0;
+  std::vector<int> slotProgram;     ///< of the latest run in each slot
+  std::vector<RunTicket> latestRun; ///< by program
 };
 
 /// OK where this processor can run code for `target` ("x86-64-v3");

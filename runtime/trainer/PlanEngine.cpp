@@ -6,11 +6,11 @@ using namespace qwen;
 
 StatusOr<PlanEngine> PlanEngine::create(const Plan &plan,
                                         const ExecutorOptions &options) {
-  QWEN_ASSIGN_OR_RETURN(Executor executor, Executor::create(plan, options));
+  QWEN_ASSIGN_OR_RETURN(auto executor, Executor::create(plan, options));
   PlanEngine engine(std::move(executor));
   QWEN_RETURN_IF_ERROR(engine.bindPrograms());
   QWEN_RETURN_IF_ERROR(engine.bindInputs());
-  QWEN_RETURN_IF_ERROR(engine.bindOutputs());
+  QWEN_RETURN_IF_ERROR(engine.checkOutputs());
   engine.bindParameters();
   return engine;
 }
@@ -19,7 +19,7 @@ Status PlanEngine::bindPrograms() {
   for (auto [name, index] :
        {std::pair("micro_step", &microStepProgram),
         std::pair("update", &updateProgram), std::pair("eval", &evalProgram)}) {
-    auto found = executor.plan().findProgram(name);
+    auto found = executor->plan().findProgram(name);
     if (!found)
       return makeError(StatusCode::FailedPrecondition,
                        "not a training plan: it has no program '{}'", name);
@@ -28,9 +28,9 @@ Status PlanEngine::bindPrograms() {
   return okStatus();
 }
 
-/// Checks that a port is there and of the right type, and takes its buffer.
-static Status bind(const std::optional<Buffer> &found, std::string_view what,
-                   DType dtype, int64_t elements, Buffer &target) {
+/// Checks that a port is there and of the right type.
+static Status check(const BufferType *found, std::string_view what, DType dtype,
+                    int64_t elements) {
   if (!found)
     return makeError(StatusCode::FailedPrecondition,
                      "not a training plan: it has no {}", what);
@@ -39,7 +39,6 @@ static Status bind(const std::optional<Buffer> &found, std::string_view what,
     return makeError(StatusCode::FailedPrecondition,
                      "{} of the plan is {}, expected {} contiguous {} elements",
                      what, toString(*found), elements, dtypeName(dtype));
-  target = *found;
   return okStatus();
 }
 
@@ -60,55 +59,74 @@ Status PlanEngine::bindInputs() {
       {"hyper", DType::F32, 8, &bound.hyper},
       {"rng", DType::I32, 2, &bound.rng},
   };
-  for (const Input &input : inputs)
-    QWEN_RETURN_IF_ERROR(bind(executor.input(input.name),
-                              fmt::format("input '{}'", input.name),
-                              input.dtype, input.elements, *input.target));
+  for (const Input &input : inputs) {
+    std::optional<Buffer> found = executor->input(input.name);
+    QWEN_RETURN_IF_ERROR(check(found ? &*found : nullptr,
+                               fmt::format("input '{}'", input.name),
+                               input.dtype, input.elements));
+    *input.target = *found;
+  }
   return okStatus();
 }
 
-Status PlanEngine::bindOutputs() {
-  int64_t tokens = limits().tokens;
-  QWEN_RETURN_IF_ERROR(bind(executor.output(microStepProgram, "nll"),
-                            "output 'nll' of 'micro_step'", DType::F32, tokens,
-                            bound.microNll));
-  QWEN_RETURN_IF_ERROR(bind(executor.output(evalProgram, "nll"),
-                            "output 'nll' of 'eval'", DType::F32, tokens,
-                            bound.evalNll));
-  return bind(executor.output(updateProgram, "stats"),
-              "output 'stats' of 'update'", DType::F32, 4, bound.stats);
+Status PlanEngine::checkOutputs() const {
+  struct Output {
+    int program;
+    const char *name;
+    int64_t elements;
+  };
+  const Output outputs[] = {{microStepProgram, "nll", limits().tokens},
+                            {evalProgram, "nll", limits().tokens},
+                            {updateProgram, "stats", 4}};
+  for (const Output &output : outputs) {
+    const PlanProgram &program =
+        executor->plan().programs()[static_cast<size_t>(output.program)];
+    const BufferType *found = nullptr;
+    for (const PlanPort &port : program.outputs)
+      if (port.name == output.name)
+        found = &port.place.type;
+    QWEN_RETURN_IF_ERROR(check(
+        found, fmt::format("output '{}' of '{}'", output.name, program.name),
+        DType::F32, output.elements));
+  }
+  return okStatus();
+}
+
+void PlanEngine::run(int program, std::string_view outputName, Buffer &output) {
+  if (executor->run(program).ok())
+    output = *executor->output(program, outputName);
 }
 
 void PlanEngine::bindParameters() {
-  auto parameters = executor.plan().parameters();
+  auto parameters = executor->plan().parameters();
   for (int i = 0; i < int(parameters.size()); ++i) {
     const PlanParameter &parameter = parameters[size_t(i)];
     ParameterView view;
     view.name = parameter.name;
     view.shape.assign(parameter.type.shape.begin(),
                       parameter.type.shape.begin() + parameter.type.rank);
-    view.value = executor.parameter(i);
-    view.master = executor.master(i);
-    view.moment1 = executor.moment1(i);
-    view.moment2 = executor.moment2(i);
+    view.value = executor->parameter(i);
+    view.master = executor->master(i);
+    view.moment1 = executor->moment1(i);
+    view.moment2 = executor->moment2(i);
     views.push_back(std::move(view));
     parts.push_back({parameter.decay, parameter.init, parameter.initStd,
-                     executor.gradient(i)});
+                     executor->gradient(i)});
   }
 }
 
 PackLimits PlanEngine::limits() const {
-  const PlanInfo &info = executor.plan().info();
+  const PlanInfo &info = executor->plan().info();
   return {info.tokens, info.maxDocuments};
 }
 
 int64_t PlanEngine::vocabSize() const {
-  return executor.plan().info().vocabSize;
+  return executor->plan().info().vocabSize;
 }
 
 double PlanEngine::trainingFlops(double tokens, double contextPairs) const {
   double flops = 0;
-  for (const PlanFlopsTerm &term : executor.plan().info().flops)
+  for (const PlanFlopsTerm &term : executor->plan().info().flops)
     flops += term.perToken * tokens + term.perTokenContext * contextPairs;
   return flops;
 }

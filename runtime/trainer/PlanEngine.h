@@ -22,18 +22,21 @@ public:
   std::span<const ParameterRole> roles() const override { return parts; }
   const EngineBuffers &buffers() const override { return bound; }
   double trainingFlops(double tokens, double contextPairs) const override;
-  void microStep() override { executor.run(microStepProgram); }
-  void update() override { executor.run(updateProgram); }
-  void evaluate() override { executor.run(evalProgram); }
+  void microStep() override { run(microStepProgram, "nll", bound.microNll); }
+  void update() override { run(updateProgram, "stats", bound.stats); }
+  void evaluate() override { run(evalProgram, "nll", bound.evalNll); }
 
 private:
-  explicit PlanEngine(Executor made) : executor(std::move(made)) {}
+  explicit PlanEngine(std::unique_ptr<Executor> made)
+      : executor(std::move(made)) {}
   Status bindPrograms();
   Status bindInputs();
-  Status bindOutputs();
+  Status checkOutputs() const;
   void bindParameters();
+  /// Runs a program and takes one output of this run.
+  void run(int program, std::string_view outputName, Buffer &output);
 
-  Executor executor;
+  std::unique_ptr<Executor> executor;
   int microStepProgram = -1, updateProgram = -1, evalProgram = -1;
   EngineBuffers bound;
   std::vector<ParameterView> views;

@@ -23,19 +23,20 @@ namespace {
 /// A float64 plan with random weights and one pack.
 class Float64Model {
 public:
-  explicit Float64Model(Executor made) : executor(std::move(made)) {
-    eval = *executor.plan().findProgram("eval");
-    microStep = *executor.plan().findProgram("micro_step");
+  explicit Float64Model(std::unique_ptr<Executor> made)
+      : executor(std::move(made)) {
+    eval = *executor->plan().findProgram("eval");
+    microStep = *executor->plan().findProgram("micro_step");
   }
 
   std::span<const PlanParameter> parameters() const {
-    return executor.plan().parameters();
+    return executor->plan().parameters();
   }
   std::span<double> value(size_t i) const {
-    return all(executor.parameter(int(i)));
+    return all(executor->parameter(int(i)));
   }
   std::span<double> gradient(size_t i) const {
-    return all(executor.gradient(int(i)));
+    return all(executor->gradient(int(i)));
   }
 
   /// Weights of a size that no norm or gate saturates, A_log and dt_bias as a
@@ -53,7 +54,7 @@ public:
 
   void setPack(const Batch &pack) {
     auto set = [&](const char *name, const void *values, size_t bytes) {
-      std::optional<Buffer> input = executor.input(name);
+      std::optional<Buffer> input = executor->input(name);
       ASSERT_TRUE(input) << name;
       ASSERT_EQ(size_t(input->bytes()), bytes) << name;
       std::memcpy(input->data, values, bytes);
@@ -68,13 +69,13 @@ public:
 
   /// Mean loss.
   double loss() {
-    executor.run(eval);
+    run(eval);
     double sum = 0;
-    for (double value : all(*executor.output(eval, "nll")))
+    for (double value : all(*executor->output(eval, "nll")))
       sum += value;
     return sum * scale;
   }
-  void run() { executor.run(microStep); }
+  void run() { run(microStep); }
 
   /// A number in (-1, 1).
   static double uniform(Generator &generator) {
@@ -82,12 +83,16 @@ public:
   }
 
 private:
+  void run(int program) {
+    Status status = executor->run(program);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
   static std::span<double> all(const Buffer &buffer) {
     EXPECT_EQ(buffer.dtype, DType::F64);
     return {buffer.as<double>(), size_t(buffer.elements())};
   }
 
-  Executor executor;
+  std::unique_ptr<Executor> executor;
   int eval = -1, microStep = -1;
   double scale = 0;
 };
@@ -106,7 +111,7 @@ static StatusOr<Float64Model> build(const std::string &config) {
   ExecutorOptions options;
   options.hugePages = false;
   options.poison = true;
-  QWEN_ASSIGN_OR_RETURN(Executor executor, Executor::create(plan, options));
+  QWEN_ASSIGN_OR_RETURN(auto executor, Executor::create(plan, options));
   return Float64Model(std::move(executor));
 }
 

@@ -16,7 +16,7 @@ StatusOr<Model> Model::create(const Plan &plan, int threads) {
   options.threads = threads;
   options.hugePages = false;
   options.poison = true;
-  QWEN_ASSIGN_OR_RETURN(Executor executor, Executor::create(plan, options));
+  QWEN_ASSIGN_OR_RETURN(auto executor, Executor::create(plan, options));
   return Model(std::move(executor));
 }
 
@@ -28,16 +28,16 @@ StatusOr<Model> Model::build(const PlanSpec &spec, int threads) {
 Status Model::load(const std::string &folder) {
   QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
   std::vector<ParameterView> views;
-  auto parameters = executor.plan().parameters();
+  auto parameters = executor->plan().parameters();
   for (int i = 0; i < int(parameters.size()); ++i) {
     const BufferType &type = parameters[size_t(i)].type;
     ParameterView view;
     view.name = parameters[size_t(i)].name;
     view.shape.assign(type.shape.begin(), type.shape.begin() + type.rank);
-    view.value = executor.parameter(i);
-    view.master = executor.master(i);
-    view.moment1 = executor.moment1(i);
-    view.moment2 = executor.moment2(i);
+    view.value = executor->parameter(i);
+    view.master = executor->master(i);
+    view.moment1 = executor->moment1(i);
+    view.moment2 = executor->moment2(i);
     views.push_back(std::move(view));
   }
   auto report = loadParameters(checkpoint, views, {});
@@ -45,23 +45,23 @@ Status Model::load(const std::string &folder) {
 }
 
 PackLimits Model::limits() const {
-  return {executor.plan().info().tokens, executor.plan().info().maxDocuments};
+  return {executor->plan().info().tokens, executor->plan().info().maxDocuments};
 }
 
 int32_t Model::vocabulary() const {
-  return int32_t(executor.plan().info().vocabSize);
+  return int32_t(executor->plan().info().vocabSize);
 }
 
 std::vector<std::string> Model::matrices() const {
   std::vector<std::string> names;
-  for (const PlanParameter &parameter : executor.plan().parameters())
+  for (const PlanParameter &parameter : executor->plan().parameters())
     if (parameter.type.rank == 2)
       names.push_back(parameter.name);
   return names;
 }
 
 void Model::setInput(const char *name, const void *values, size_t bytes) {
-  std::optional<Buffer> input = executor.input(name);
+  std::optional<Buffer> input = executor->input(name);
   ASSERT_TRUE(input) << "the plan has no input " << name;
   ASSERT_EQ(size_t(input->bytes()), bytes) << name;
   std::memcpy(input->data, values, bytes);
@@ -75,18 +75,19 @@ int Model::runOn(const char *program, const Batch &pack) {
   set("labels", pack.labels);
   set("positions", pack.positions);
   set("cu_seqlens", pack.cuSeqlens);
-  std::optional<int> index = executor.plan().findProgram(program);
+  std::optional<int> index = executor->plan().findProgram(program);
   EXPECT_TRUE(index) << "the plan has no program " << program;
   if (!index)
     return -1;
-  executor.run(*index);
+  Status status = executor->run(*index);
+  EXPECT_TRUE(status.ok()) << status.message();
   return *index;
 }
 
 std::vector<float> Model::outputOf(int program, const char *name) const {
   if (program < 0)
     return {};
-  std::optional<Buffer> output = executor.output(program, name);
+  std::optional<Buffer> output = executor->output(program, name);
   EXPECT_TRUE(output) << "the program has no output " << name;
   return output ? copyOf(*output) : std::vector<float>();
 }
@@ -109,8 +110,9 @@ std::array<float, 4> Model::update(const std::array<float, 8> &hyper,
   setInput("hyper", hyper.data(), sizeof(hyper));
   const int32_t rng[2] = {1, step};
   setInput("rng", rng, sizeof(rng));
-  int program = *executor.plan().findProgram("update");
-  executor.run(program);
+  int program = *executor->plan().findProgram("update");
+  Status status = executor->run(program);
+  EXPECT_TRUE(status.ok()) << status.message();
   std::vector<float> stats = outputOf(program, "stats");
   std::array<float, 4> result{};
   EXPECT_EQ(stats.size(), result.size());
@@ -120,8 +122,8 @@ std::array<float, 4> Model::update(const std::array<float, 8> &hyper,
 }
 
 void Model::zeroGradients() {
-  for (int i = 0; i < int(executor.plan().parameters().size()); ++i) {
-    Buffer gradient = executor.gradient(i);
+  for (int i = 0; i < int(executor->plan().parameters().size()); ++i) {
+    Buffer gradient = executor->gradient(i);
     std::memset(gradient.data, 0, size_t(gradient.bytes()));
   }
 }
@@ -129,9 +131,9 @@ void Model::zeroGradients() {
 Tensors Model::collect(Buffer (Executor::*view)(int) const,
                        const std::string &prefix) const {
   Tensors result;
-  auto parameters = executor.plan().parameters();
+  auto parameters = executor->plan().parameters();
   for (int i = 0; i < int(parameters.size()); ++i) {
-    Buffer buffer = (executor.*view)(i);
+    Buffer buffer = ((*executor).*view)(i);
     if (buffer.data)
       result[prefix + parameters[size_t(i)].name] = copyOf(buffer);
   }

@@ -53,14 +53,14 @@ public:
   Tensors state() const;
 
 private:
-  explicit Model(Executor made) : executor(std::move(made)) {}
+  explicit Model(std::unique_ptr<Executor> made) : executor(std::move(made)) {}
   void setInput(const char *name, const void *values, size_t bytes);
   int runOn(const char *program, const Batch &pack);
   std::vector<float> outputOf(int program, const char *name) const;
   Tensors collect(Buffer (Executor::*view)(int) const,
                   const std::string &prefix) const;
 
-  Executor executor;
+  std::unique_ptr<Executor> executor;
 };
 
 /// A test fixture's model with the weights of test/golden/<config>/checkpoint.

@@ -15,7 +15,8 @@ using namespace qwen::test;
 
 namespace {
 
-Executor makeExecutor(const PlanDraft &draft, ExecutorOptions options = {}) {
+std::unique_ptr<Executor> makeExecutor(const PlanDraft &draft,
+                                       ExecutorOptions options = {}) {
   auto plan = parse(draft.build());
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   auto executor = Executor::create(*plan, options);
@@ -33,63 +34,89 @@ void fillSmall(const Buffer &buffer, int start) {
     value = static_cast<float>(start++ % 7 - 3);
 }
 
-float product(Executor &executor, int row, int column) {
+float product(const Executor &executor, int row, int column) {
   std::span<float> x = floats(*executor.input("x"));
   std::span<float> w = floats(executor.parameter(0));
   return std::inner_product(&x[row * 8], &x[row * 8] + 8, &w[column * 8], 0.0f);
 }
 
 TEST(Executor, RunsAProgram) {
-  Executor executor = makeExecutor(matrixPlan());
-  fillSmall(*executor.input("x"), 0);
-  fillSmall(executor.parameter(0), 3);
-  executor.run(0);
-  std::span<float> y = floats(*executor.output(0, "y"));
+  auto executor = makeExecutor(matrixPlan());
+  fillSmall(*executor->input("x"), 0);
+  fillSmall(executor->parameter(0), 3);
+  ASSERT_TRUE(executor->run(0).ok());
+  std::span<float> y = floats(*executor->output(0, "y"));
   for (int row = 0; row < 4; ++row)
     for (int column = 0; column < 6; ++column)
-      EXPECT_EQ(y[row * 6 + column], product(executor, row, column));
-  EXPECT_EQ(executor.input("z"), std::nullopt);
-  EXPECT_EQ(executor.output(0, "z"), std::nullopt);
-  EXPECT_EQ(executor.output(1, "y"), std::nullopt);
+      EXPECT_EQ(y[row * 6 + column], product(*executor, row, column));
+  EXPECT_EQ(executor->input("z"), std::nullopt);
+  EXPECT_EQ(executor->output(0, "z"), std::nullopt);
+  EXPECT_EQ(executor->output(1, "y"), std::nullopt);
 }
 
 TEST(Executor, PersistentMemoryStartsAsZerosAndStays) {
-  Executor executor = makeExecutor(matrixPlan(), {.poison = true});
-  for (float value : floats(executor.parameter(0)))
+  auto executor = makeExecutor(matrixPlan(), {.poison = true});
+  for (float value : floats(executor->parameter(0)))
     ASSERT_EQ(value, 0);
-  fillSmall(executor.gradient(0), 1);
-  executor.run(0);
-  EXPECT_EQ(floats(executor.gradient(0))[0], -2);
-  executor.run(1);
-  for (float value : floats(executor.gradient(0)))
+  fillSmall(executor->gradient(0), 1);
+  ASSERT_TRUE(executor->run(0).ok());
+  EXPECT_EQ(floats(executor->gradient(0))[0], -2);
+  ASSERT_TRUE(executor->run(1).ok());
+  for (float value : floats(executor->gradient(0)))
     EXPECT_EQ(value, 0);
-  EXPECT_EQ(executor.moment1(0).data, nullptr);
-  EXPECT_EQ(executor.gradient(1).data, nullptr);
+  EXPECT_EQ(executor->moment1(0).data, nullptr);
+  EXPECT_EQ(executor->gradient(1).data, nullptr);
 }
 
 TEST(Executor, StackedParametersAreNeighbours) {
-  Executor executor = makeExecutor(matrixPlan());
-  EXPECT_EQ(executor.parameter(1).as<float>(),
-            executor.parameter(0).as<float>() + 48);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(executor.parameter(0).data) % 64, 0u);
+  auto executor = makeExecutor(matrixPlan());
+  EXPECT_EQ(executor->parameter(1).as<float>(),
+            executor->parameter(0).as<float>() + 48);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(executor->parameter(0).data) % 64, 0u);
 }
 
 TEST(Executor, PoisonShowsWhatIsNotWritten) {
-  Executor executor = makeExecutor(matrixPlan(), {.poison = true});
-  executor.runPrefix(0, 2);
-  EXPECT_TRUE(std::isnan(floats(*executor.output(0, "y"))[0]));
-  executor.run(0);
-  EXPECT_EQ(floats(*executor.output(0, "y"))[0], 0);
+  auto executor = makeExecutor(matrixPlan(), {.poison = true});
+  ASSERT_TRUE(executor->runPrefix(0, 2).ok());
+  EXPECT_TRUE(std::isnan(floats(*executor->output(0, "y"))[0]));
+  ASSERT_TRUE(executor->run(0).ok());
+  EXPECT_EQ(floats(*executor->output(0, "y"))[0], 0);
+}
+
+TEST(Executor, KeepsTheOutputsOfManyRuns) {
+  auto executor = makeExecutor(matrixPlan());
+  fillSmall(executor->parameter(0), 3);
+  std::vector<RunTicket> runs;
+  for (int i = 0; i <= runsInFlight; ++i) {
+    for (float &value : floats(*executor->input("x")))
+      value = static_cast<float>(i);
+    auto run = executor->start(0);
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    EXPECT_EQ(run->number, i);
+    runs.push_back(*run);
+  }
+  ASSERT_TRUE(executor->finish(runs.back()).ok());
+  // The first run's slot is the last one's now.
+  EXPECT_EQ(executor->output(runs[0], 0, "y"), std::nullopt);
+  float unit = floats(*executor->output(runs[1], 0, "y"))[1];
+  EXPECT_NE(unit, 0);
+  for (int i = 1; i <= runsInFlight; ++i) {
+    auto y = executor->output(runs[size_t(i)], 0, "y");
+    ASSERT_TRUE(y);
+    EXPECT_EQ(floats(*y)[1], float(i) * unit);
+  }
+  EXPECT_EQ(executor->output(runs[1], 1, "y"), std::nullopt);
+  EXPECT_EQ(executor->output({runsInFlight + 1}, 0, "y"), std::nullopt);
 }
 
 TEST(Executor, ThreadsDoNotChangeTheResult) {
   std::vector<float> results[2];
   for (int threads : {1, 3}) {
-    Executor executor = makeExecutor(matrixPlan(), {.threads = threads});
-    fillSmall(*executor.input("x"), 2);
-    fillSmall(executor.parameter(0), 5);
-    executor.run(0);
-    std::span<float> y = floats(*executor.output(0, "y"));
+    auto executor = makeExecutor(matrixPlan(), {.threads = threads});
+    fillSmall(*executor->input("x"), 2);
+    fillSmall(executor->parameter(0), 5);
+    ASSERT_TRUE(executor->run(0).ok());
+    std::span<float> y = floats(*executor->output(0, "y"));
     results[threads == 3].assign(y.begin(), y.end());
   }
   EXPECT_EQ(results[0], results[1]);
@@ -101,11 +128,11 @@ TEST(Executor, CallsGeneratedCode) {
   ASSERT_TRUE(code.ok()) << code.status().message();
   draft.code = *code;
   draft.programs[0].steps[1] = group(ViewH, ViewT, "twice", 4);
-  Executor executor = makeExecutor(draft);
-  fillSmall(*executor.input("x"), 0);
-  fillSmall(executor.parameter(0), 3);
-  executor.run(0);
-  EXPECT_EQ(floats(*executor.output(0, "y"))[7], 2 * product(executor, 1, 1));
+  auto executor = makeExecutor(draft);
+  fillSmall(*executor->input("x"), 0);
+  fillSmall(executor->parameter(0), 3);
+  ASSERT_TRUE(executor->run(0).ok());
+  EXPECT_EQ(floats(*executor->output(0, "y"))[7], 2 * product(*executor, 1, 1));
 }
 
 TEST(Executor, GeneratedCodeMayBeCutAnywhere) {
