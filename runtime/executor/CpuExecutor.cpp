@@ -10,6 +10,7 @@
 #include "runtime/kernels/cpu/Kernels.h"
 #include "runtime/plan/PlanSteps.h"
 
+#include <chrono>
 #include <cstring>
 #include <omp.h>
 
@@ -43,6 +44,10 @@ public:
   StatusOr<RunTicket> start(int program) override {
     return runLaunches(program, programs[static_cast<size_t>(program)].size());
   }
+  Status runTimed(int program, std::span<float> milliseconds) override {
+    runLaunches(program, milliseconds.size(), milliseconds);
+    return okStatus();
+  }
   Status finish(RunTicket run) override { return okStatus(); }
   Status runPrefix(int program, int64_t steps) override {
     runLaunches(program, static_cast<size_t>(steps));
@@ -71,7 +76,9 @@ private:
   Status prepare();
   StatusOr<Launch> prepareStep(const plan::Step &step);
   void poison();
-  RunTicket runLaunches(int program, size_t count);
+  /// Runs the first `count` launches; takes their times where there is room.
+  RunTicket runLaunches(int program, size_t count,
+                        std::span<float> milliseconds = {});
 
   ExecutorOptions options;
   CodeImage code; // outlives the launches that point into it
@@ -181,15 +188,26 @@ void CpuExecutor::poison() {
   }
 }
 
-RunTicket CpuExecutor::runLaunches(int program, size_t count) {
+RunTicket CpuExecutor::runLaunches(int program, size_t count,
+                                   std::span<float> milliseconds) {
   // The number of threads belongs to the calling thread in OpenMP.
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
   if (options.poison)
     poison();
   std::span<const Launch> launches = programs[static_cast<size_t>(program)];
-  for (const Launch &launch : launches.first(count))
-    launch.function(launch.args.get(), launch.context);
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point before =
+      milliseconds.empty() ? Clock::time_point() : Clock::now();
+  for (size_t i = 0; i < count; ++i) {
+    launches[i].function(launches[i].args.get(), launches[i].context);
+    if (milliseconds.empty())
+      continue;
+    Clock::time_point after = Clock::now();
+    milliseconds[i] =
+        std::chrono::duration<float, std::milli>(after - before).count();
+    before = after;
+  }
   RunTicket run = nextRun(program);
   const OutputRange &range = outputRange(program);
   if (range.bytes() > 0)

@@ -33,6 +33,16 @@ Status Executor::run(int program) {
   return finish(run);
 }
 
+Status Executor::runTimed(int, std::span<float>) {
+  return makeError(StatusCode::FailedPrecondition,
+                   "single launches cannot be timed on {}", deviceName());
+}
+
+StatusOr<std::vector<int64_t>> Executor::kernelsByLaunch(int program) {
+  const PlanProgram &entry = held.programs()[static_cast<size_t>(program)];
+  return std::vector<int64_t>(static_cast<size_t>(entry.launches), 1);
+}
+
 Status Executor::findOutputRanges() {
   for (const PlanProgram &program : held.programs()) {
     OutputRange &range = outputRanges.emplace_back();

@@ -21,6 +21,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -85,6 +86,11 @@ public:
   /// Runs the first `steps` launches of a program only, plainly, and waits (for
   /// finding the launch that goes wrong). Its outputs are those of a run.
   virtual Status runPrefix(int program, int64_t steps) = 0;
+  /// Runs a program plainly and waits; `milliseconds` takes the time of each
+  /// launch by the device's clock. Its outputs are those of a run.
+  virtual Status runTimed(int program, std::span<float> milliseconds);
+  /// How many kernels the device runs for each launch of a program.
+  virtual StatusOr<std::vector<int64_t>> kernelsByLaunch(int program);
 
   const Plan &plan() const { return held; }
 
