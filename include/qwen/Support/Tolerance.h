@@ -55,6 +55,16 @@ inline double resultTolerance(DType stored, double sums, double magnitude,
   return sums * magnitude + unitRoundoff(stored) * std::fabs(exact);
 }
 
+/// Relative error, in the root mean square sense, of results that pass
+/// `roundings` roundings to `stored` which do not depend on each other: each has
+/// a mean square error of a third of the largest one's.
+inline double roundingTolerance(DType stored, int roundings) {
+  return unitRoundoff(stored) * std::sqrt(roundings / 3.0);
+}
+/// No element of such results is further off than this many times that error
+/// (as for sums, above).
+inline constexpr double largestDeviation = 6;
+
 /// Bound of |central difference - derivative| in float64 for a function of
 /// about `magnitude` whose third derivative is of that size too, at the step
 /// that balances truncation and rounding.
