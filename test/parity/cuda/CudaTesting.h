@@ -1,7 +1,7 @@
 //===- CudaTesting.h - Operands in host and device memory ------*- C++ -*-===//
 //
-// Tensors that a CPU kernel and its CUDA twin both work on, comparisons of
-// their results, and times of replayed graphs.
+// Tensors that a CPU kernel and its CUDA twin both work on, and comparisons of
+// their results. Times are measured by qwen-bench.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,8 +11,8 @@
 #include "qwen/Plan/Workspace.h"
 #include "qwen/Support/BFloat16.h"
 #include "qwen/Support/Tolerance.h"
+#include "runtime/benchmark/KernelTiming.h"
 #include "runtime/kernels/cpu/Kernels.h"
-#include "runtime/kernels/cuda/Kernels.h"
 #include "test/parity/cuda/RequireGpu.h"
 
 #include <algorithm>
@@ -25,99 +25,30 @@
 
 namespace qwen::cudatest {
 
-inline void check(cudaError_t error, const char *what) {
-  if (error == cudaSuccess)
+inline void check(const Status &status) {
+  if (status.ok())
     return;
-  std::printf("%s: %s\n", what, cudaGetErrorString(error));
+  std::printf("%s\n", status.message().c_str());
   std::exit(1);
 }
+inline void check(cudaError_t error, const char *what) {
+  check(bench::cudaStatus(error, what));
+}
+template <typename T> T require(StatusOr<T> result) {
+  check(result.status());
+  return std::move(result).value();
+}
 
-/// Device memory; every byte starts as 0xff, a NaN.
-class DeviceMemory {
-public:
-  explicit DeviceMemory(size_t bytes) : size(bytes) {
-    check(cudaMalloc(&data, std::max<size_t>(bytes, 1)), "cudaMalloc");
-    check(cudaMemset(data, 0xff, bytes), "cudaMemset");
-  }
-  ~DeviceMemory() { cudaFree(data); }
-  DeviceMemory(const DeviceMemory &) = delete;
-  DeviceMemory &operator=(const DeviceMemory &) = delete;
-  std::span<std::byte> bytes() const {
-    return {static_cast<std::byte *>(data), size};
-  }
+class Tensor;
 
-  void *data = nullptr;
-  size_t size;
-};
-
-/// A tensor in both memories. Rows (the last dimension) of a tensor with a gap
-/// are slices of wider rows; every byte starts as 0xff.
-class Tensor {
-public:
-  Tensor(DType dtype, std::vector<int64_t> shape, int64_t gap = 0)
-      : memory(layout(dtype, shape, gap)), host(memory.size, 0xff) {}
+/// A part of a tensor: rows of tokens with heads in them, for example.
+struct View {
+  Tensor *tensor;
+  BufferType type;
+  int64_t first; ///< element of the tensor's memory where it starts
 
   int64_t size() const { return type.elements(); }
-  double get(int64_t i) const { return read(host, offset(i)); }
-  void set(int64_t i, double value) { write(offset(i), value); }
-  Tensor &uniform(std::mt19937_64 &random, double low, double high) {
-    std::uniform_real_distribution<double> distribution(low, high);
-    for (int64_t i = 0; i < size(); ++i)
-      set(i, distribution(random));
-    return *this;
-  }
-  void toDevice() {
-    check(cudaMemcpy(memory.data, host.data(), host.size(), cudaMemcpyDefault),
-          "copy to the device");
-  }
-  /// What the device holds, gaps too.
-  std::vector<uint8_t> deviceBytes() const {
-    std::vector<uint8_t> bytes(host.size());
-    check(
-        cudaMemcpy(bytes.data(), memory.data, bytes.size(), cudaMemcpyDefault),
-        "copy from the device");
-    return bytes;
-  }
-  /// Element i of bytes that deviceBytes returned.
-  double get(const std::vector<uint8_t> &bytes, int64_t i) const {
-    return read(bytes, offset(i));
-  }
-  /// What lies between the elements is as on the host.
-  bool gapsEqual(std::vector<uint8_t> bytes) const {
-    int64_t width = dtypeBytes(type.dtype);
-    for (int64_t i = 0; i < size(); ++i)
-      std::memcpy(bytes.data() + offset(i) * width,
-                  host.data() + offset(i) * width, width);
-    return bytes == host;
-  }
-  Buffer onHost() { return buffer(host.data()); }
-  Buffer onDevice() { return buffer(static_cast<uint8_t *>(memory.data)); }
-
-  BufferType type;
-  int64_t first = 0; ///< element of the memory where the view starts
-  DeviceMemory memory;
-  std::vector<uint8_t> host;
-
-private:
-  size_t layout(DType dtype, const std::vector<int64_t> &shape, int64_t gap) {
-    type.dtype = dtype;
-    type.rank = static_cast<int>(shape.size());
-    int64_t stride = 1;
-    for (int i = type.rank - 1; i >= 0; --i) {
-      type.shape[i] = shape[i];
-      type.strides[i] = stride;
-      stride = stride * shape[i] + (i == type.rank - 1 ? gap : 0);
-    }
-    first = gap / 2;
-    return static_cast<size_t>((first + type.extent() + gap) *
-                               dtypeBytes(dtype));
-  }
-  Buffer buffer(uint8_t *base) const {
-    Buffer buffer;
-    static_cast<BufferType &>(buffer) = type;
-    buffer.data = base + first * dtypeBytes(type.dtype);
-    return buffer;
-  }
+  /// Element i of the view in row-major order, as an element of the memory.
   int64_t offset(int64_t i) const {
     int64_t at = first;
     for (int d = type.rank - 1; d >= 0; --d) {
@@ -126,11 +57,69 @@ private:
     }
     return at;
   }
-  template <typename T>
-  static T as(const std::vector<uint8_t> &bytes, int64_t at) {
-    T value;
-    std::memcpy(&value, bytes.data() + at * sizeof(T), sizeof(T));
-    return value;
+  /// Elements of the outermost rows before `row`.
+  int64_t before(int64_t row) const { return size() / type.dim(0) * row; }
+  inline double get(int64_t i) const;
+  inline double get(const std::vector<uint8_t> &bytes, int64_t i) const;
+  inline void set(int64_t i, double value) const;
+};
+
+/// A tensor in both memories. Rows (the last dimension) of a tensor with a gap
+/// are slices of wider rows; every byte starts as 0xff, a NaN.
+class Tensor {
+public:
+  Tensor(DType dtype, std::vector<int64_t> shape, int64_t gap = 0)
+      : memory(require(bench::DeviceArray::create(layout(dtype, shape, gap)))),
+        host(memory.bytes().size(), 0xff) {}
+
+  int64_t size() const { return type.elements(); }
+  double get(int64_t i) const { return read(host, whole().offset(i)); }
+  void set(int64_t i, double value) { write(whole().offset(i), value); }
+  Tensor &uniform(std::mt19937_64 &random, double low, double high) {
+    std::uniform_real_distribution<double> distribution(low, high);
+    for (int64_t i = 0; i < size(); ++i)
+      set(i, distribution(random));
+    return *this;
+  }
+  void toDevice() { check(memory.copyFrom(std::as_bytes(std::span(host)))); }
+  /// What the device holds is lost: NaN in every byte.
+  void poisonDevice() {
+    check(cudaMemset(memory.data(), 0xff, host.size()), "cudaMemset");
+  }
+  /// What the device holds, gaps too.
+  std::vector<uint8_t> deviceBytes() const {
+    std::vector<uint8_t> bytes(host.size());
+    check(cudaMemcpy(bytes.data(), memory.data(), bytes.size(),
+                     cudaMemcpyDefault),
+          "copy from the device");
+    return bytes;
+  }
+  /// Element i of bytes that deviceBytes returned.
+  double get(const std::vector<uint8_t> &bytes, int64_t i) const {
+    return read(bytes, whole().offset(i));
+  }
+  /// What lies between the elements is as on the host.
+  bool gapsEqual(std::vector<uint8_t> bytes) const {
+    int64_t width = dtypeBytes(type.dtype);
+    for (int64_t i = 0; i < size(); ++i)
+      std::memcpy(bytes.data() + whole().offset(i) * width,
+                  host.data() + whole().offset(i) * width, width);
+    return bytes == host;
+  }
+  /// The tensor without its gaps.
+  View whole() const { return {const_cast<Tensor *>(this), type, first}; }
+  /// Another view of the memory, from element `begin` on.
+  View view(const BufferType &part, int64_t begin = 0) {
+    return {this, part, begin};
+  }
+  Buffer onHost() { return at(whole(), host.data()); }
+  Buffer onDevice() { return at(whole(), memory.data()); }
+  static Buffer at(const View &view, void *base) {
+    Buffer buffer;
+    static_cast<BufferType &>(buffer) = view.type;
+    buffer.data =
+        static_cast<uint8_t *>(base) + view.first * dtypeBytes(view.type.dtype);
+    return buffer;
   }
   double read(const std::vector<uint8_t> &bytes, int64_t at) const {
     switch (type.dtype) {
@@ -145,9 +134,6 @@ private:
     }
     return 0;
   }
-  template <typename T> void put(int64_t at, T value) {
-    std::memcpy(host.data() + at * sizeof(T), &value, sizeof(T));
-  }
   void write(int64_t at, double value) {
     switch (type.dtype) {
     case DType::F32:
@@ -160,10 +146,57 @@ private:
       return put(at, static_cast<int32_t>(value));
     }
   }
+
+  BufferType type;
+  int64_t first = 0; ///< element of the memory where the tensor starts
+  bench::DeviceArray memory;
+  std::vector<uint8_t> host;
+
+private:
+  int64_t layout(DType dtype, const std::vector<int64_t> &shape, int64_t gap) {
+    type.dtype = dtype;
+    type.rank = static_cast<int>(shape.size());
+    int64_t stride = 1;
+    for (int i = type.rank - 1; i >= 0; --i) {
+      type.shape[i] = shape[i];
+      type.strides[i] = stride;
+      stride = stride * shape[i] + (i == type.rank - 1 ? gap : 0);
+    }
+    first = gap / 2;
+    return (first + type.extent() + gap) * dtypeBytes(dtype);
+  }
+  template <typename T>
+  static T as(const std::vector<uint8_t> &bytes, int64_t at) {
+    T value;
+    std::memcpy(&value, bytes.data() + at * sizeof(T), sizeof(T));
+    return value;
+  }
+  template <typename T> void put(int64_t at, T value) {
+    std::memcpy(host.data() + at * sizeof(T), &value, sizeof(T));
+  }
 };
 
-inline Buffer onHost(Tensor &tensor) { return tensor.onHost(); }
-inline Buffer onDevice(Tensor &tensor) { return tensor.onDevice(); }
+inline double View::get(int64_t i) const { return get(tensor->host, i); }
+inline double View::get(const std::vector<uint8_t> &bytes, int64_t i) const {
+  return tensor->read(bytes, offset(i));
+}
+inline void View::set(int64_t i, double value) const {
+  tensor->write(offset(i), value);
+}
+
+/// Kernel operands of one tensor or view: on the host, on the device.
+inline constexpr struct OnHost {
+  Buffer operator()(Tensor &tensor) const { return tensor.onHost(); }
+  Buffer operator()(const View &view) const {
+    return Tensor::at(view, view.tensor->host.data());
+  }
+} onHost;
+inline constexpr struct OnDevice {
+  Buffer operator()(Tensor &tensor) const { return tensor.onDevice(); }
+  Buffer operator()(const View &view) const {
+    return Tensor::at(view, view.tensor->memory.data());
+  }
+} onDevice;
 
 /// Misses so far; each is printed where it is found.
 inline int misses = 0;
@@ -175,42 +208,27 @@ inline void report(const char *name, const char *what, bool passed,
     std::printf("  %s %s MISS (%g)\n", name, what, measure);
 }
 
+/// Says how it went; the program's exit status.
+inline int summary() {
+  std::printf(misses ? "%d misses\n" : "all passed\n", misses);
+  return misses ? 1 : 0;
+}
+
 template <typename Args> void runOnCpu(const Args &args) {
   std::vector<std::byte> workspace(cpuWorkspaceBytes(args) + 64);
   size_t skip = -reinterpret_cast<uintptr_t>(workspace.data()) % 64;
   cpu::launch(args, {{workspace.data() + skip, workspace.size() - skip}});
 }
 
-/// Device memory of one kernel's launches.
+/// One kernel's arguments with the device memory of its launches.
 template <typename Args> class Launcher {
 public:
   explicit Launcher(const Args &args)
-      : args(args), workspace(cuda::workspaceBytes(args)),
-        table(bytesOfTable(args)) {
-    std::string reason = cuda::unsupportedReason(args);
-    if (!reason.empty()) {
-      std::printf("unsupported: %s\n", reason.c_str());
-      std::exit(1);
-    }
-    if constexpr (hasTable)
-      check(cuda::writeTable(args, table.bytes()), "writeTable");
-  }
-  void enqueue(cudaStream_t stream) const {
-    check(cuda::launch(args, {stream, workspace.bytes(), table.bytes()}),
-          "launch");
-  }
+      : run(require(bench::KernelRun<Args>::create(args))) {}
+  void enqueue(cudaStream_t stream) const { check(run.enqueue(stream)); }
 
 private:
-  static constexpr bool hasTable =
-      requires(const Args &a) { cuda::tableBytes(a); };
-  static size_t bytesOfTable(const Args &args) {
-    if constexpr (hasTable)
-      return static_cast<size_t>(cuda::tableBytes(args));
-    return 0;
-  }
-
-  Args args;
-  DeviceMemory workspace, table;
+  bench::KernelRun<Args> run;
 };
 
 template <typename Args> void runOnGpu(const Args &args) {
@@ -245,6 +263,26 @@ inline void expectClose(const char *name, const Tensor &tensor, double sums) {
   report(name, "was written between rows", tensor.gapsEqual(bytes));
 }
 
+/// The device's elements are near the host's, relative and in the root mean
+/// square sense; rows from `total` on, outside documents, are zeros.
+inline void expectNear(const char *name, const View &view, int64_t total,
+                       double bound) {
+  std::vector<uint8_t> bytes = view.tensor->deviceBytes();
+  double error = 0, norm = 0, stray = 0;
+  for (int64_t i = 0; i < view.before(total); ++i) {
+    double found = view.get(bytes, i), expected = view.get(i);
+    error += (found - expected) * (found - expected);
+    norm += expected * expected;
+  }
+  for (int64_t i = view.before(total); i < view.size(); ++i)
+    stray += view.get(bytes, i) != 0;
+  double relative = std::sqrt(error / std::max(norm, 1e-30));
+  std::printf(" %s %.1e", name, relative);
+  // A NaN is a miss too.
+  report(name, "is outside its bound", relative <= bound, relative);
+  report(name, "is not zero outside documents", stray == 0, stray);
+}
+
 /// Runs again into poisoned outputs (those that are only written).
 template <typename Args>
 void expectRerunEqual(const char *name, const Args &args,
@@ -252,8 +290,7 @@ void expectRerunEqual(const char *name, const Args &args,
   std::vector<std::vector<uint8_t>> once;
   for (Tensor *output : outputs) {
     once.push_back(output->deviceBytes());
-    check(cudaMemset(output->memory.data, 0xff, output->memory.size),
-          "cudaMemset");
+    output->poisonDevice();
   }
   runOnGpu(args);
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -281,113 +318,6 @@ struct Pack {
     cuSeqlens.toDevice();
   }
 };
-
-/// Median, least and greatest time of `enqueue` in a replayed graph, in ms.
-struct Times {
-  double median, least, most;
-};
-
-template <typename F> Times timeReplay(F &&enqueue, int repeats = 30) {
-  cudaStream_t stream;
-  check(cudaStreamCreate(&stream), "stream");
-  cudaGraph_t graph;
-  cudaGraphExec_t replay;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
-  enqueue(stream);
-  check(cudaStreamEndCapture(stream, &graph), "capture");
-  check(cudaGraphInstantiate(&replay, graph, 0), "graph");
-  cudaEvent_t begin, end;
-  check(cudaEventCreate(&begin), "event");
-  check(cudaEventCreate(&end), "event");
-  std::vector<double> times;
-  constexpr int warmUp = 3, perSample = 4;
-  for (int i = 0; i < repeats + warmUp; ++i) {
-    check(cudaEventRecord(begin, stream), "event");
-    for (int n = 0; n < perSample; ++n)
-      check(cudaGraphLaunch(replay, stream), "replay");
-    check(cudaEventRecord(end, stream), "event");
-    check(cudaStreamSynchronize(stream), "kernel");
-    float ms;
-    check(cudaEventElapsedTime(&ms, begin, end), "event");
-    if (i >= warmUp)
-      times.push_back(ms / perSample);
-  }
-  std::sort(times.begin(), times.end());
-  cudaGraphExecDestroy(replay);
-  cudaGraphDestroy(graph);
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaStreamDestroy(stream);
-  return {times[times.size() / 2], times.front(), times.back()};
-}
-
-/// A contiguous view of device memory.
-inline Buffer viewOf(const DeviceMemory &memory, DType dtype,
-                     std::vector<int64_t> shape) {
-  Buffer buffer;
-  buffer.dtype = dtype;
-  buffer.rank = static_cast<int>(shape.size());
-  int64_t stride = 1;
-  for (int i = buffer.rank - 1; i >= 0; --i) {
-    buffer.shape[i] = shape[i];
-    buffer.strides[i] = stride;
-    stride *= shape[i];
-  }
-  buffer.data = memory.data;
-  return buffer;
-}
-
-inline void printTimes(const char *name, const Times &times, double bytes,
-                       double copyRate) {
-  double rate = bytes / times.median * 1e3;
-  std::printf("  %-34s %.4f ms (%.4f to %.4f)  %.1f MB  %.3f TB/s  %.0f %% of "
-              "the copy\n",
-              name, times.median, times.least, times.most, bytes * 1e-6,
-              rate * 1e-12, 100 * rate / copyRate);
-}
-
-/// Random bytes of finite numbers for timing, filled on the device: a pattern
-/// of `dtype` elements in (0.5, 1) with signs, repeated.
-inline void fillForTiming(const DeviceMemory &memory, DType dtype) {
-  Tensor pattern(dtype, {1 << 20});
-  std::mt19937_64 random(1);
-  for (int64_t i = 0; i < pattern.size(); ++i)
-    pattern.set(i, 0.5 + 0.5 * double(random() % 4096) / 4096);
-  pattern.toDevice();
-  for (size_t at = 0; at < memory.size; at += pattern.memory.size)
-    check(cudaMemcpy(static_cast<char *>(memory.data) + at, pattern.memory.data,
-                     std::min(pattern.memory.size, memory.size - at),
-                     cudaMemcpyDeviceToDevice),
-          "fill");
-}
-
-/// Bytes a second of a device-to-device copy, reads and writes counted: the
-/// better one of the driver's and the project's kernel.
-inline double measureCopy() {
-  constexpr int64_t bytes = int64_t(2) << 30;
-  DeviceMemory from(bytes), to(bytes);
-  fillForTiming(from, DType::BF16);
-  Buffer in = viewOf(from, DType::F32, {bytes / 4});
-  Buffer out = viewOf(to, DType::F32, {bytes / 4});
-  Launcher<CopyArgs> kernel({in, out});
-  double best = 0;
-  for (bool driver : {true, false}) {
-    Times times = timeReplay([&](cudaStream_t stream) {
-      if (driver)
-        check(cudaMemcpyAsync(to.data, from.data, bytes,
-                              cudaMemcpyDeviceToDevice, stream),
-              "copy");
-      else
-        kernel.enqueue(stream);
-    });
-    double rate = 2 * double(bytes) / times.median * 1e3;
-    std::printf("copy of 2 GiB, %s: %.4f ms (%.4f to %.4f), %.3f TB/s\n",
-                driver ? "driver" : "kernel", times.median, times.least,
-                times.most, rate * 1e-12);
-    best = std::max(best, rate);
-  }
-  return best;
-}
 
 } // namespace qwen::cudatest
 

@@ -6,7 +6,6 @@
 //
 //   OptimizerCudaTest         parity, exit status 1 on a miss
 //   OptimizerCudaTest small   the same on small shapes (for sanitizers)
-//   OptimizerCudaTest time    times on 1.5e9 parameters
 //
 //===----------------------------------------------------------------------===//
 
@@ -192,80 +191,13 @@ void testAllAdamW(bool small) {
   testAdamW(DType::F32, DType::F32, DType::F32, false, true, small);
 }
 
-//===----------------------------------------------------------------------===//
-// Times
-//===----------------------------------------------------------------------===//
-
-template <typename Args>
-void timeKernel(const char *name, const Args &args, double bytes,
-                double copyRate) {
-  Launcher launcher(args);
-  Times times =
-      timeReplay([&](cudaStream_t stream) { launcher.enqueue(stream); }, 10);
-  printTimes(name, times, bytes, copyRate);
-}
-
-/// Twelve tensors of 125e6 elements. The gradients are zero from the second
-/// replay on, as they are in training between the update and the next step;
-/// the arithmetic does not depend on the values.
-void timeUpdate(const char *name, DType moment, bool useMasters,
-                double copyRate) {
-  constexpr int64_t count = 12, size = 125000000, total = count * size;
-  constexpr int64_t shape = size;
-  std::vector<std::unique_ptr<DeviceMemory>> memory;
-  auto make = [&](DType dtype) {
-    memory.push_back(std::make_unique<DeviceMemory>(size * dtypeBytes(dtype)));
-    fillForTiming(*memory.back(), dtype);
-    return viewOf(*memory.back(), dtype, {shape});
-  };
-  Tensor hyper(DType::F32, {8}), stats(DType::F32, {4}), rng(DType::I32, {2});
-  writeHyper(hyper, 1e-5, 1, 100);
-  rng.set(0, 1);
-  rng.set(1, 2);
-  rng.toDevice();
-  AdamWArgs args;
-  GradNormArgs norm;
-  for (int64_t i = 0; i < count; ++i) {
-    args.params.push_back(make(DType::BF16));
-    args.grads.push_back(make(DType::F32));
-    args.moments1.push_back(make(moment));
-    args.moments2.push_back(make(moment));
-    if (useMasters)
-      args.masters.push_back(make(DType::F32));
-    args.tensorIds.push_back(i);
-    norm.grads.push_back(args.grads.back());
-  }
-  args.hyper = norm.hyper = hyper.onDevice();
-  args.stats = stats.onDevice();
-  norm.stats = stats.onDevice();
-  args.rng = rng.onDevice();
-  args.decay = true;
-  std::printf("%s, 1.5e9 parameters\n", name);
-  timeKernel("grad_norm", norm, 4.0 * total, copyRate);
-  double bytes = 4 + 8 + 4.0 * double(dtypeBytes(moment)) + 8 * useMasters;
-  timeKernel("adamw", args, bytes * total, copyRate);
-}
-
-void timeAll() {
-  double copyRate = measureCopy();
-  timeUpdate("bf16 parameters and moments", DType::BF16, false, copyRate);
-  timeUpdate("bf16 parameters, f32 moments", DType::F32, false, copyRate);
-  timeUpdate("bf16 parameters, f32 moments and masters", DType::F32, true,
-             copyRate);
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
   requireGpu();
   std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "time") {
-    timeAll();
-    return 0;
-  }
   bool small = mode == "small";
   testGradNorm(small);
   testAllAdamW(small);
-  std::printf(misses ? "%d misses\n" : "all passed\n", misses);
-  return misses ? 1 : 0;
+  return summary();
 }

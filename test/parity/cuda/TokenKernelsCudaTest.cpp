@@ -7,7 +7,6 @@
 //
 //   TokenKernelsCudaTest         parity, exit status 1 on a miss
 //   TokenKernelsCudaTest small   the same on small shapes (for sanitizers)
-//   TokenKernelsCudaTest time    times at the 27B's widths
 //
 //===----------------------------------------------------------------------===//
 
@@ -253,133 +252,15 @@ void testFillAndCopy() {
   expectSameBits("transposing copy", out);
 }
 
-//===----------------------------------------------------------------------===//
-// Times
-//===----------------------------------------------------------------------===//
-
-template <typename Args>
-void timeKernel(const char *name, const Args &args, double bytes,
-                double copyRate) {
-  Launcher launcher(args);
-  Times times =
-      timeReplay([&](cudaStream_t stream) { launcher.enqueue(stream); });
-  printTimes(name, times, bytes, copyRate);
-}
-
-void timeConv(const char *name, const Pack &pack, double copyRate) {
-  constexpr int64_t channels = 10240;
-  const std::vector<int64_t> shape = {pack.tokens, channels};
-  size_t bytes = size_t(pack.tokens * channels * 2);
-  DeviceMemory x(bytes), dy(bytes), y(bytes), dx(bytes), weight(channels * 8),
-      dweight(channels * 16);
-  for (const DeviceMemory *memory : {&x, &dy, &weight})
-    fillForTiming(*memory, DType::BF16);
-  Tensor cu(DType::I32, {pack.slots()});
-  pack.write(cu);
-  Buffer w = viewOf(weight, DType::BF16, {channels, 1, 4});
-  std::printf("%s\n", name);
-  timeKernel("causal_conv1d",
-             CausalConv1dArgs{viewOf(x, DType::BF16, shape), w, cu.onDevice(),
-                              viewOf(y, DType::BF16, shape)},
-             2.0 * double(bytes), copyRate);
-  timeKernel("causal_conv1d_grad",
-             CausalConv1dGradArgs{viewOf(x, DType::BF16, shape), w,
-                                  viewOf(dy, DType::BF16, shape), cu.onDevice(),
-                                  viewOf(dx, DType::BF16, shape),
-                                  viewOf(dweight, DType::F32, {channels, 1, 4}),
-                                  false},
-             3.0 * double(bytes), copyRate);
-}
-
-void timeEmbedding(double copyRate) {
-  constexpr int64_t rows = 248320, width = 5120, tokens = 8192;
-  DeviceMemory table(rows * width * 2), out(tokens * width * 2);
-  DeviceMemory dtable(rows * width * 4);
-  fillForTiming(table, DType::BF16);
-  fillForTiming(out, DType::BF16);
-  fillForTiming(dtable, DType::F32);
-  std::mt19937_64 random(3);
-  for (const char *kind : {"natural", "distinct", "equal"}) {
-    Tensor ids(DType::I32, {tokens});
-    std::vector<bool> seen(rows);
-    int64_t unique = 0;
-    for (int64_t t = 0; t < tokens; ++t) {
-      // Frequencies that fall as 1 / rank.
-      double u = double(random() % (1 << 20)) / (1 << 20);
-      int64_t id = int64_t(std::exp(u * std::log(double(rows)))) - 1;
-      if (kind[0] == 'd')
-        id = t * 30;
-      if (kind[0] == 'e')
-        id = 1000;
-      unique += !seen[id];
-      seen[id] = true;
-      ids.set(t, double(id));
-    }
-    ids.toDevice();
-    std::printf("%s ids: %lld of %lld differ\n", kind,
-                static_cast<long long>(unique), static_cast<long long>(tokens));
-    Buffer rowsOut = viewOf(out, DType::BF16, {tokens, width});
-    double rowBytes = double(width) * 2;
-    timeKernel("embedding",
-               EmbeddingArgs{viewOf(table, DType::BF16, {rows, width}),
-                             ids.onDevice(), rowsOut},
-               rowBytes * double(unique + tokens), copyRate);
-    timeKernel("embedding_grad (accumulate)",
-               EmbeddingGradArgs{rowsOut, ids.onDevice(),
-                                 viewOf(dtable, DType::F32, {rows, width}),
-                                 true},
-               rowBytes * double(tokens + 4 * unique), copyRate);
-  }
-}
-
-void timeSmall(double copyRate) {
-  constexpr int64_t tokens = 8192, elements = int64_t(1) << 29;
-  DeviceMemory angles(tokens * 64 * 4), from(elements * 2), to(elements * 2);
-  fillForTiming(from, DType::BF16);
-  Tensor positions(DType::I32, {tokens});
-  for (int64_t t = 0; t < tokens; ++t)
-    positions.set(t, double(t % 1170));
-  positions.toDevice();
-  timeKernel("rope_angles",
-             RopeAnglesArgs{positions.onDevice(),
-                            viewOf(angles, DType::F32, {tokens, 64}), 1e7},
-             tokens * 64 * 4, copyRate);
-  Buffer in = viewOf(from, DType::BF16, {elements});
-  Buffer out = viewOf(to, DType::BF16, {elements});
-  timeKernel("copy, contiguous", CopyArgs{in, out}, 4.0 * elements, copyRate);
-  timeKernel("fill, contiguous", FillArgs{out, 1.5}, 2.0 * elements, copyRate);
-  // A slice of 10,240 columns of rows of 16,384.
-  Buffer slice = viewOf(from, DType::BF16, {elements / 16384, 10240});
-  slice.strides[0] = 16384;
-  Buffer packed = viewOf(to, DType::BF16, {elements / 16384, 10240});
-  timeKernel("copy of a slice", CopyArgs{slice, packed},
-             4.0 * double(packed.elements()), copyRate);
-}
-
-void timeAll() {
-  double copyRate = measureCopy();
-  timeConv("seven documents of about 1170, 10240 channels",
-           Pack({1170, 1171, 1169, 1173, 1168, 1172, 1169}, 1, 0), copyRate);
-  timeConv("one document of 8192, 10240 channels", Pack({8192}, 7, 0),
-           copyRate);
-  timeEmbedding(copyRate);
-  timeSmall(copyRate);
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
   requireGpu();
   std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "time") {
-    timeAll();
-    return 0;
-  }
   bool small = mode == "small";
   testConvolution(small);
   testEmbeddings(small);
   testAngles();
   testFillAndCopy();
-  std::printf(misses ? "%d misses\n" : "all passed\n", misses);
-  return misses ? 1 : 0;
+  return summary();
 }
