@@ -1,10 +1,12 @@
 //===- Kernels.cpp - Times of the hand-written CUDA kernels ---------------===//
 
+#include "Commands.h"
 #include "KernelBench.h"
 #include "KernelShapes.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 using namespace qwen;
 using namespace qwen::bench;
@@ -122,4 +124,28 @@ Status bench::benchKernels(const KernelsOptions &options) {
     if (bench.wants(name))
       QWEN_RETURN_IF_ERROR(group(bench, options));
   return okStatus();
+}
+
+Action bench::addKernelsCommand(CLI::App &command) {
+  auto options = std::make_shared<KernelsOptions>();
+  command
+      .add_option("--documents", options->documents,
+                  "Lengths of the documents of a pack; each kernel runs on "
+                  "them and on one document of as many tokens")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command.add_option("--models", options->models, "Whose heads and widths")
+      ->delimiter(',')
+      ->check(CLI::IsMember(kernelModels()));
+  command
+      .add_option("--only", options->only,
+                  "Only these: gated_delta, causal_conv1d, attention, "
+                  "embedding, linear_cross_entropy, moves, adamw")
+      ->delimiter(',');
+  command
+      .add_option("--samples", options->samples, "Timed samples of a kernel")
+      ->check(CLI::Range(1, 10000));
+  command.add_flag("--once", options->once,
+                   "Launch each kernel once, untimed; for profilers");
+  return [options] { return benchKernels(*options); };
 }

@@ -1,0 +1,29 @@
+//===- Commands.h - The commands of qwen-bench -----------------*- C++ -*-===//
+//
+// Each command lives in a file of its own, adds its options to the parser and
+// says what runs when it was asked for. Results are JSON lines on stdout.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_TOOLS_QWEN_BENCH_COMMANDS_H
+#define QWEN_TOOLS_QWEN_BENCH_COMMANDS_H
+
+#include "qwen/Support/Status.h"
+
+#include <functional>
+
+#include <CLI/CLI.hpp>
+
+namespace qwen::bench {
+
+/// A command that was added: what it does, with its parsed options.
+using Action = std::function<Status()>;
+
+/// `kernels`: times of the hand-written CUDA kernels.
+Action addKernelsCommand(CLI::App &command);
+/// `step`: times of training steps of whole plans.
+Action addStepCommand(CLI::App &command);
+
+} // namespace qwen::bench
+
+#endif // QWEN_TOOLS_QWEN_BENCH_COMMANDS_H

@@ -1,0 +1,62 @@
+//===- qwen-bench.cpp - Measures kernels and training steps ---------------===//
+//
+// qwen-bench COMMAND …: see Commands.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Commands.h"
+
+#include <cstdio>
+
+using namespace qwen;
+using namespace qwen::bench;
+
+namespace {
+struct Command {
+  const char *name, *summary;
+  Action (*add)(CLI::App &);
+};
+} // namespace
+
+static constexpr Command commands[] = {
+    {"kernels", "Times of the hand-written CUDA kernels", addKernelsCommand},
+    {"step", "Times of training steps of whole plans", addStepCommand},
+};
+
+int main(int argc, char **argv) {
+  // A log that is a file or a pipe shows each line as it comes.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  CLI::App app{"Measures kernels and training steps; prints JSON lines.",
+               "qwen-bench"};
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App *, Action>> actions;
+  for (const Command &command : commands) {
+    CLI::App *added = app.add_subcommand(command.name, command.summary);
+    actions.emplace_back(added, command.add(*added));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &) {
+    for (auto &[command, action] : actions)
+      if (command->parsed()) {
+        fmt::print("{}", command->help());
+        return 0;
+      }
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError &error) {
+    fmt::print(stderr, "qwen-bench: error: {}\n", error.what());
+    return 1;
+  }
+  for (auto &[command, action] : actions) {
+    if (!command->parsed())
+      continue;
+    Status status = action();
+    std::fflush(stdout);
+    if (!status.ok()) {
+      fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
+      return 1;
+    }
+  }
+  return 0;
+}
