@@ -2,16 +2,90 @@
 
 #include "Harness.h"
 
+#include "qwen/Plan/Target.h"
+#ifdef QWEN_TEST_CUDA
+#include "test/parity/cuda/RequireGpu.h"
+#endif
+
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <map>
 
 using namespace qwen;
 using namespace qwen::e2e;
 
+static TestOptions &mutableOptions() {
+  static TestOptions options;
+  return options;
+}
+
+const TestOptions &qwen::e2e::testOptions() { return mutableOptions(); }
+
+bool TestOptions::isCuda() const {
+  return targetKind(target) == TargetKind::Cuda;
+}
+
+void qwen::e2e::takeTestOptions(int &argc, char **argv) {
+  TestOptions &options = mutableOptions();
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view argument = argv[i];
+    auto take = [&](std::string_view prefix, std::string &value) {
+      if (!argument.starts_with(prefix))
+        return false;
+      value = argument.substr(prefix.size());
+      return true;
+    };
+    if (argument == "--compile-only")
+      options.compileOnly = true;
+    else if (!take("--target=", options.target) &&
+             !take("--plans=", options.plans) &&
+             !take("--sources=", options.sources))
+      argv[kept++] = argv[i];
+  }
+  argc = kept;
+  argv[kept] = nullptr;
+}
+
+static int compileAll(const std::vector<PlanSpec> &specs) {
+  for (const PlanSpec &spec : specs)
+    if (auto plan = compilePlan(spec); !plan.ok()) {
+      std::fprintf(stderr, "error: %s\n", plan.status().message().c_str());
+      return 1;
+    }
+  std::printf("%zu plans in %s\n", specs.size(), testOptions().plans.c_str());
+  return 0;
+}
+
+int qwen::e2e::runTests(
+    int argc, char **argv,
+    const std::function<std::vector<PlanSpec>()> &everyPlan) {
+  takeTestOptions(argc, argv);
+  if (testOptions().compileOnly) {
+    if (!testOptions().plans.empty())
+      return compileAll(everyPlan());
+    std::fprintf(stderr, "error: --compile-only needs --plans=FOLDER\n");
+    return 2;
+  }
+#ifdef QWEN_TEST_CUDA
+  if (testOptions().isCuda())
+    cudatest::requireGpu();
+#endif
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
 std::string qwen::e2e::sourcePath(const std::string &path) {
-  return std::string(QWEN_SOURCE_FOLDER) + "/" + path;
+  const std::string &given = testOptions().sources;
+  return (given.empty() ? QWEN_SOURCE_FOLDER : given) + "/" + path;
+}
+
+std::string qwen::e2e::testName(std::string config) {
+  for (char &c : config)
+    c = c == '-' ? '_' : c;
+  return config;
 }
 
 static std::string shellWord(const std::string &text) {
@@ -47,11 +121,21 @@ static StatusOr<Plan> compile(const PlanSpec &spec, const std::string &stem) {
       spec.tokens, spec.maxDocuments, spec.dtype,
       spec.logits ? " --logits" : "", shellWord(model))));
   QWEN_RETURN_IF_ERROR(runTool(fmt::format(
-      "{} {} --recompute={} --masters={} --moment-type={} --fusion={} -o {}",
-      shellWord(QWEN_COMPILER_TOOL), shellWord(model), spec.recompute,
-      spec.masters, spec.momentType, spec.fuse ? "on" : "off",
+      "{} {} --target={} --recompute={} --masters={} --moment-type={} "
+      "--fusion={} -o {}",
+      shellWord(QWEN_COMPILER_TOOL), shellWord(model), shellWord(spec.target),
+      spec.recompute, spec.masters, spec.momentType, spec.fuse ? "on" : "off",
       shellWord(plan))));
   return Plan::load(plan);
+}
+
+/// A file name that says all of a spec.
+static std::string stemOf(const PlanSpec &spec) {
+  return fmt::format("{}-{}-{}-t{}-d{}-{}-masters-{}-moments-{}{}{}",
+                     spec.config, spec.target, spec.dtype, spec.tokens,
+                     spec.maxDocuments, spec.recompute, spec.masters,
+                     spec.momentType, spec.fuse ? "" : "-unfused",
+                     spec.logits ? "-logits" : "");
 }
 
 StatusOr<Plan> qwen::e2e::compilePlan(const PlanSpec &spec) {
@@ -59,8 +143,14 @@ StatusOr<Plan> qwen::e2e::compilePlan(const PlanSpec &spec) {
   static std::map<PlanSpec, StatusOr<Plan>> compiled;
   auto found = compiled.find(spec);
   if (found == compiled.end()) {
-    std::string stem = fmt::format("{}/{}", folder.path, compiled.size());
-    found = compiled.emplace(spec, compile(spec, stem)).first;
+    const std::string &given = testOptions().plans;
+    std::string stem =
+        (given.empty() ? folder.path : given) + "/" + stemOf(spec);
+    bool isThere = std::filesystem::exists(stem + ".fb");
+    found = compiled
+                .emplace(spec, isThere ? Plan::load(stem + ".fb")
+                                       : compile(spec, stem))
+                .first;
   }
   return found->second;
 }

@@ -1,7 +1,8 @@
 //===- Harness.h - From a config to a plan in this process -----*- C++ -*-===//
 //
 // Runs the built qwen-import and qwenc, as a user would, and loads what they
-// write.
+// write. Where tests run on a machine without the compiler, they read plans
+// that were compiled before.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +14,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 namespace qwen::e2e {
 
@@ -30,14 +33,46 @@ struct PlanSpec {
   std::string momentType = "f32";
   bool fuse = true;
   bool logits = false;
+  /// As qwenc takes it.
+  std::string target = defaultTarget;
 
+  static constexpr const char *defaultTarget = "x86-64-v3";
   auto operator<=>(const PlanSpec &) const = default;
 };
 
 /// For test output.
 inline void PrintTo(const PlanSpec &spec, std::ostream *os) {
-  *os << spec.config << " in " << spec.dtype;
+  *os << spec.config << " in " << spec.dtype << " on " << spec.target;
 }
+
+/// What the command line of a test program says.
+struct TestOptions {
+  /// What the plans under test run on.
+  std::string target = PlanSpec::defaultTarget;
+  /// Folder of compiled plans: those that are there are used, others are
+  /// written to it. Empty: a folder of this process.
+  std::string plans;
+  /// Root of the sources, for configs and golden files.
+  std::string sources;
+  /// Compile every plan of the program into `plans` and run nothing.
+  bool compileOnly = false;
+
+  bool isCuda() const;
+};
+const TestOptions &testOptions();
+
+/// Takes --target=, --plans=, --sources= and --compile-only from a command
+/// line; the rest stays, for GoogleTest.
+void takeTestOptions(int &argc, char **argv);
+
+/// `main` of a program that runs on either target: options, then the compiler
+/// alone for --compile-only, else the tests. 77 where the target is a GPU and
+/// there is none.
+int runTests(int argc, char **argv,
+             const std::function<std::vector<PlanSpec>()> &everyPlan);
+
+/// A config's name as part of a test's name.
+std::string testName(std::string config);
 
 /// The plan for `spec`, or what the tools said instead of writing one.
 StatusOr<Plan> compilePlan(const PlanSpec &spec);

@@ -2,7 +2,12 @@
 
 #include "Model.h"
 
+#include "DrawnWeights.h"
+
+#include "runtime/checkpoint/Cast.h"
+
 #include <cstring>
+#include <filesystem>
 
 using namespace qwen;
 using namespace qwen::e2e;
@@ -42,6 +47,43 @@ Status Model::load(const std::string &folder) {
   }
   auto report = loadParameters(checkpoint, views, {});
   return report.ok() ? okStatus() : report.status();
+}
+
+Status Model::write(const Buffer &target, const std::vector<float> &values) {
+  if (int64_t(values.size()) != target.elements())
+    return makeError(StatusCode::InvalidArgument,
+                     "expected {} elements, found {}", target.elements(),
+                     values.size());
+  std::vector<std::byte> bytes(size_t(target.bytes()));
+  Buffer host = target;
+  host.data = bytes.data();
+  loadElements(FileDType::F32, std::as_bytes(std::span(values)), host);
+  return executor->memory().copyToDevice(target.data, bytes.data(),
+                                         target.bytes());
+}
+
+Status Model::setWeights(const Tensors &weights) {
+  auto parameters = executor->plan().parameters();
+  for (int i = 0; i < int(parameters.size()); ++i) {
+    auto found = weights.find(parameters[size_t(i)].name);
+    if (found == weights.end())
+      return makeError(StatusCode::NotFound, "no weight {}",
+                       parameters[size_t(i)].name);
+    QWEN_RETURN_IF_ERROR(write(executor->parameter(i), found->second));
+    if (Buffer master = executor->master(i); master.data)
+      QWEN_RETURN_IF_ERROR(write(master, found->second));
+  }
+  return okStatus();
+}
+
+Status Model::drawWeights(uint32_t seed, int64_t keyRows) {
+  Tensors weights;
+  for (const PlanParameter &parameter : executor->plan().parameters()) {
+    const BufferType &type = parameter.type;
+    std::span<const int64_t> shape(type.shape.begin(), size_t(type.rank));
+    weights[parameter.name] = drawWeight(parameter.name, shape, seed, keyRows);
+  }
+  return setWeights(weights);
 }
 
 PackLimits Model::limits() const {
@@ -124,7 +166,8 @@ std::array<float, 4> Model::update(const std::array<float, 8> &hyper,
 void Model::zeroGradients() {
   for (int i = 0; i < int(executor->plan().parameters().size()); ++i) {
     Buffer gradient = executor->gradient(i);
-    std::memset(gradient.data, 0, size_t(gradient.bytes()));
+    Status status = executor->memory().zero(gradient.data, gradient.bytes());
+    EXPECT_TRUE(status.ok()) << status.message();
   }
 }
 
@@ -134,8 +177,14 @@ Tensors Model::collect(Buffer (Executor::*view)(int) const,
   auto parameters = executor->plan().parameters();
   for (int i = 0; i < int(parameters.size()); ++i) {
     Buffer buffer = ((*executor).*view)(i);
-    if (buffer.data)
-      result[prefix + parameters[size_t(i)].name] = copyOf(buffer);
+    if (!buffer.data)
+      continue;
+    std::vector<std::byte> bytes(size_t(buffer.bytes()));
+    Status status = executor->memory().copyToHost(bytes.data(), buffer.data,
+                                                  buffer.bytes());
+    EXPECT_TRUE(status.ok()) << status.message();
+    buffer.data = bytes.data();
+    result[prefix + parameters[size_t(i)].name] = copyOf(buffer);
   }
   return result;
 }
@@ -158,9 +207,30 @@ Tensors Model::state() const {
   return result;
 }
 
+/// One number of a file of golden inputs.
+static StatusOr<int32_t> integerOf(const SafetensorsFile &file,
+                                   const char *name) {
+  const StoredTensor *tensor = file.find(name);
+  if (!tensor || tensor->dtype != FileDType::I32 ||
+      tensor->data.size() != sizeof(int32_t))
+    return makeError(StatusCode::DataLoss, "{}: expected {}, one i32",
+                     file.path(), name);
+  int32_t value = 0;
+  std::memcpy(&value, tensor->data.data(), sizeof(value));
+  return value;
+}
+
 StatusOr<Model> qwen::e2e::goldenModel(const PlanSpec &spec, int threads) {
   QWEN_ASSIGN_OR_RETURN(Model model, Model::build(spec, threads));
-  QWEN_RETURN_IF_ERROR(
-      model.load(sourcePath("test/golden/" + spec.config + "/checkpoint")));
+  std::string folder = sourcePath("test/golden/" + spec.config);
+  if (std::filesystem::exists(folder + "/checkpoint")) {
+    QWEN_RETURN_IF_ERROR(model.load(folder + "/checkpoint"));
+    return model;
+  }
+  QWEN_ASSIGN_OR_RETURN(SafetensorsFile inputs,
+                        SafetensorsFile::open(folder + "/inputs.safetensors"));
+  QWEN_ASSIGN_OR_RETURN(int32_t seed, integerOf(inputs, "seed"));
+  QWEN_ASSIGN_OR_RETURN(int32_t keyRows, integerOf(inputs, "key_rows"));
+  QWEN_RETURN_IF_ERROR(model.drawWeights(uint32_t(seed), keyRows));
   return model;
 }

@@ -28,6 +28,10 @@ public:
 
   /// Sets all parameters and masters from a checkpoint folder.
   Status load(const std::string &folder);
+  /// Sets all parameters and masters; every parameter must be there.
+  Status setWeights(const Tensors &weights);
+  /// Draws all parameters (DrawnWeights.h).
+  Status drawWeights(uint32_t seed, int64_t keyRows);
 
   PackLimits limits() const;
   int32_t vocabulary() const;
@@ -57,13 +61,15 @@ private:
   void setInput(const char *name, const void *values, size_t bytes);
   int runOn(const char *program, const Batch &pack);
   std::vector<float> outputOf(int program, const char *name) const;
+  Status write(const Buffer &target, const std::vector<float> &values);
   Tensors collect(Buffer (Executor::*view)(int) const,
                   const std::string &prefix) const;
 
   std::unique_ptr<Executor> executor;
 };
 
-/// A test fixture's model with the weights of test/golden/<config>/checkpoint.
+/// A test fixture's model with the weights of test/golden/<config>: those of
+/// the checkpoint there, or drawn from the seed in its inputs.
 StatusOr<Model> goldenModel(const PlanSpec &spec, int threads = 0);
 
 } // namespace qwen::e2e
