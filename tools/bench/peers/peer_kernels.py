@@ -18,6 +18,7 @@ from torch.nn.attention.varlen import varlen_attn
 
 import peer_model
 import peer_timing
+import peer_triton
 
 # Key and value heads of the gated delta rule, query and key heads of attention, width.
 MODELS = {"27B": (16, 48, 24, 4, 5120), "9B": (16, 32, 16, 4, 4096), "0.8B": (16, 16, 8, 2, 1024)}
@@ -127,6 +128,7 @@ def main():
         parser.error("torch finds no GPU")
     torch.manual_seed(0)
     peer_model.allow_known_bad_triton()
+    peer_triton.compile_in_parallel()
     peer_timing.emit(bench="versions", side="peer", **peer_timing.versions())
     report = Report(options.only)
     tokens = sum(options.documents)

@@ -19,6 +19,7 @@ import torch
 
 import peer_model
 import peer_timing
+import peer_triton
 
 CHOICES = (("torch", "fla", "compiled"), ("packed", "padded"), ("ckpt", "keep"))
 
@@ -102,6 +103,7 @@ def main():
         parser.error("expected configurations, or --serve")
     if not torch.cuda.is_available():
         parser.error("torch finds no GPU")
+    peer_triton.compile_in_parallel()
     peer_timing.emit(bench="versions", side="peer", **peer_timing.versions())
     for line in sys.stdin if options.serve else options.configurations:
         try:
