@@ -107,22 +107,30 @@ void KernelBench::print(const char *kernel, const KernelLine &line,
   std::fflush(stdout);
 }
 
+namespace {
+/// Kernels that are timed together, by the name that --only takes.
+struct KernelGroup {
+  const char *name;
+  Status (*run)(const KernelBench &, const KernelsOptions &);
+};
+} // namespace
+
+static constexpr KernelGroup groups[] = {
+    {"gated_delta", benchGatedDelta},    {"causal_conv1d", benchConv},
+    {"attention", benchAttention},       {"embedding", benchEmbedding},
+    {"linear_cross_entropy", benchLoss}, {"moves", benchMoves},
+    {"adamw", benchOptimizer},
+};
+
 Status bench::benchKernels(const KernelsOptions &options) {
   for (const std::string &model : options.models)
     if (!findModelShape(model))
       return invalidArgument("expected models of {}, found '{}'",
                              fmt::join(kernelModels(), ", "), model);
   QWEN_ASSIGN_OR_RETURN(KernelBench bench, KernelBench::create(options));
-  using Group = Status (*)(const KernelBench &, const KernelsOptions &);
-  const std::pair<const char *, Group> groups[] = {
-      {"gated_delta", benchGatedDelta},    {"causal_conv1d", benchConv},
-      {"attention", benchAttention},       {"embedding", benchEmbedding},
-      {"linear_cross_entropy", benchLoss}, {"moves", benchMoves},
-      {"adamw", benchOptimizer},
-  };
-  for (auto [name, group] : groups)
-    if (bench.wants(name))
-      QWEN_RETURN_IF_ERROR(group(bench, options));
+  for (const KernelGroup &group : groups)
+    if (bench.wants(group.name))
+      QWEN_RETURN_IF_ERROR(group.run(bench, options));
   return okStatus();
 }
 
@@ -137,11 +145,14 @@ Action bench::addKernelsCommand(CLI::App &command) {
   command.add_option("--models", options->models, "Whose heads and widths")
       ->delimiter(',')
       ->check(CLI::IsMember(kernelModels()));
+  std::vector<std::string> names;
+  for (const KernelGroup &group : groups)
+    names.push_back(group.name);
   command
       .add_option("--only", options->only,
-                  "Only these: gated_delta, causal_conv1d, attention, "
-                  "embedding, linear_cross_entropy, moves, adamw")
-      ->delimiter(',');
+                  "Only these, with their gradients; moves: angles, fill, copy")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
   command
       .add_option("--samples", options->samples, "Timed samples of a kernel")
       ->check(CLI::Range(1, 10000));
