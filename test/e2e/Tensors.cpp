@@ -82,6 +82,15 @@ double qwen::e2e::relativeError(std::span<const float> got,
   return distance(got, want) / norm(want);
 }
 
+Tensors qwen::e2e::joinSmall(const Tensors &tensors) {
+  Tensors result;
+  for (const auto &[name, values] : tensors) {
+    auto &target = result[values.size() < smallTensor ? "small" : name];
+    target.insert(target.end(), values.begin(), values.end());
+  }
+  return result;
+}
+
 bool qwen::e2e::allFinite(const Tensors &tensors) {
   for (const auto &[name, values] : tensors)
     for (float value : values)

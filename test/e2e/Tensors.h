@@ -39,6 +39,13 @@ double distance(std::span<const float> a, std::span<const float> b);
 /// distance(got, want) / norm(want).
 double relativeError(std::span<const float> got, std::span<const float> want);
 
+/// Tensors of fewer elements than `smallTensor` joined as "small". Where an
+/// error is carried by a few elements in a thousand, such as those of an Adam
+/// update whose gradient is less than its error, the ratio of two errors means
+/// something for many elements only.
+inline constexpr size_t smallTensor = 4096;
+Tensors joinSmall(const Tensors &tensors);
+
 /// True where every element is a finite number.
 bool allFinite(const Tensors &tensors);
 

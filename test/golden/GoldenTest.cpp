@@ -27,8 +27,6 @@ constexpr double float32Epsilon = 0x1p-23;
 constexpr double float32Tolerance = 2 * 64 * layers * float32Epsilon;
 /// What the ratio to transformers' own bf16 error may be.
 constexpr double bfloat16Ratio = 1.5;
-/// Updates of tensors of fewer elements are joined.
-constexpr size_t smallTensor = 4096;
 
 double updateTolerance() { return 2 * std::sqrt(64 * layers * float32Epsilon); }
 
