@@ -1,13 +1,13 @@
 //===- PrintPlan.cpp - A plan as text -------------------------------------===//
 //
-// Only formats; the numbers come from the plan and PlanTotals.
+// Only formats; the numbers come from the plan and LaunchFacts.
 //
 //===----------------------------------------------------------------------===//
 
 #include "PrintPlan.h"
-#include "PlanTotals.h"
 #include "qwen/Plan/plan_generated.h"
 #include "qwen/Support/Saturating.h"
+#include "runtime/profile/LaunchFacts.h"
 #include "runtime/support/Json.h"
 
 #include <iterator>
@@ -246,8 +246,9 @@ std::string qwen::launchList(const Plan &plan, int program) {
     if (!launch.label.empty())
       fmt::format_to(out, " ({})", printable(launch.label));
     fmt::format_to(out, ", {}, {}\n",
-                   launch.flopsVary ? "FLOPs by documents"
-                                    : readableFlops(double(launch.flops)),
+                   launch.flopsPerPair > 0
+                       ? "FLOPs by documents"
+                       : readableFlops(double(launch.flops)),
                    readable(launch.bytes));
     printOperands(launch, out);
   }

@@ -1,0 +1,10 @@
+//===- NoCudaCeilings.cpp - A build without CUDA --------------------------===//
+
+#include "runtime/profile/Ceilings.h"
+
+using namespace qwen;
+
+StatusOr<Ceilings> qwen::measureCudaCeilings(DType) {
+  return makeError(StatusCode::FailedPrecondition,
+                   "this qwenrun was built without CUDA");
+}
