@@ -1,0 +1,182 @@
+//===- Step.cpp - Times of training steps of whole plans ------------------===//
+//
+// One line of JSON a plan, and one for what a block of layers costs where
+// several plans differ in depth alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Commands.h"
+
+#include "runtime/benchmark/Documents.h"
+#include "runtime/benchmark/StepBenchmark.h"
+#include "runtime/support/File.h"
+#include "runtime/support/Json.h"
+#include "runtime/trainer/Initialize.h"
+
+#include <filesystem>
+#include <memory>
+
+using namespace qwen;
+using namespace qwen::bench;
+
+namespace {
+
+struct StepOptions {
+  std::vector<std::string> plans;
+  std::string planDirectory = ".";
+  std::string model = "qwen3.8-27b";
+  std::vector<int64_t> layers;
+  int64_t tokens = 8192;
+  std::vector<int64_t> documents = sevenRagged;
+  bool plainLaunches = false;
+  StepBenchmarkOptions benchmark;
+};
+
+/// A plan that was measured.
+struct PlanTime {
+  std::string family; ///< what plans that differ in depth alone share
+  int64_t layers = 0;
+  double milliseconds = 0;
+};
+
+} // namespace
+
+/// Dense bf16 TFLOP/s of an H100 or H200 (SXM) by the vendor's data sheet.
+static constexpr double hopperTflops = 989.4;
+
+/// Layers of the block whose cost the difference of two depths tells: the
+/// period of attention layers.
+static constexpr int64_t blockLayers = 4;
+
+/// The plans to run: those named, then those of --layers as make_plans calls
+/// them.
+static StatusOr<std::vector<std::string>>
+planPaths(const StepOptions &options) {
+  std::vector<std::string> paths = options.plans;
+  for (int64_t layers : options.layers)
+    paths.push_back(
+        (std::filesystem::path(options.planDirectory) /
+         fmt::format("{}-{}l-{}.fb", options.model, layers, options.tokens))
+            .string());
+  if (paths.empty())
+    return invalidArgument("expected plans, or --layers");
+  for (size_t i = options.plans.size(); i < paths.size(); ++i)
+    if (!std::filesystem::exists(paths[i]))
+      return makeError(StatusCode::NotFound,
+                       "no plan '{}'; tools/bench/make_plans -o {} {}:{} "
+                       "compiles it",
+                       paths[i], options.planDirectory, options.model,
+                       options.layers[i - options.plans.size()]);
+  return paths;
+}
+
+static std::string factOf(const Plan &plan, std::string_view name) {
+  for (const PlanFact &fact : plan.info().model)
+    if (fact.name == name)
+      return fact.text;
+  return "";
+}
+
+static StatusOr<PlanTime> measurePlan(const std::string &path,
+                                      const StepOptions &options) {
+  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(path));
+  const PlanInfo &info = plan.info();
+  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
+                        randomDocuments(options.documents, info.vocabSize,
+                                        options.benchmark.trainer.seed));
+  ExecutorOptions executor;
+  executor.graph = !options.plainLaunches;
+  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, executor));
+  QWEN_RETURN_IF_ERROR(
+      initializeParameters(engine, options.benchmark.trainer.seed));
+  QWEN_ASSIGN_OR_RETURN(StepMeasurement measured,
+                        measureSteps(engine, plan, data, options.benchmark));
+  std::string depth = factOf(plan, "num_hidden_layers");
+  fmt::print("{{\"bench\": \"step\", \"side\": \"ours\", \"plan\": {}, "
+             "\"model\": {}, \"target\": {}, \"flags\": {}, \"device\": {}, "
+             "\"layers\": {}, \"documents\": [{}], {}}}\n",
+             jsonString(std::filesystem::path(path).filename().string()),
+             jsonString(factOf(plan, "name")), jsonString(info.target),
+             jsonString(info.compilerFlags),
+             jsonString(engine.device().deviceName()),
+             depth.empty() ? "null" : depth, fmt::join(options.documents, ", "),
+             jsonFields(measured));
+  PlanTime time;
+  time.family = fmt::format("{} {} {} {}", info.target, info.compilerFlags,
+                            info.tokens, factOf(plan, "hidden_size"));
+  time.layers = depth.empty() ? 0 : std::stoll(depth);
+  time.milliseconds = measured.medianMilliseconds();
+  return time;
+}
+
+/// The cost of a block, from the first and the last depth of a family.
+static void printBlocks(const std::vector<PlanTime> &times) {
+  for (size_t i = 0; i < times.size(); ++i) {
+    const PlanTime &shallow = times[i];
+    for (size_t j = i + 1; j < times.size(); ++j) {
+      const PlanTime &deep = times[j];
+      if (deep.family != shallow.family || deep.layers <= shallow.layers)
+        continue;
+      fmt::print("{{\"bench\": \"block\", \"side\": \"ours\", \"layers\": [{}, "
+                 "{}], \"block_layers\": {}, \"block_ms\": {:.4f}}}\n",
+                 shallow.layers, deep.layers, blockLayers,
+                 (deep.milliseconds - shallow.milliseconds) * blockLayers /
+                     double(deep.layers - shallow.layers));
+    }
+  }
+}
+
+static Status benchSteps(StepOptions options) {
+  QWEN_ASSIGN_OR_RETURN(std::vector<std::string> paths, planPaths(options));
+  std::vector<PlanTime> times;
+  for (const std::string &path : paths) {
+    StatusOr<PlanTime> time = measurePlan(path, options);
+    QWEN_RETURN_IF_ERROR(time.status().withContext(path));
+    times.push_back(*time);
+    options.benchmark.started = std::chrono::steady_clock::now();
+  }
+  printBlocks(times);
+  return okStatus();
+}
+
+Action bench::addStepCommand(CLI::App &command) {
+  auto options = std::make_shared<StepOptions>();
+  StepBenchmarkOptions &benchmark = options->benchmark;
+  // Small enough that random weights stay finite.
+  benchmark.trainer.schedule.peak = 1e-5;
+  benchmark.peakTflops = hopperTflops;
+  command.add_option("plans", options->plans, "Plans made by qwenc");
+  command
+      .add_option("--layers", options->layers,
+                  "Depths of --model whose plans lie in --plan-dir, shallow "
+                  "ones first")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command.add_option("--plan-dir", options->planDirectory,
+                     "Folder of plans made by tools/bench/make_plans");
+  command.add_option("--model", options->model, "Config that --layers cuts");
+  command.add_option("--tokens", options->tokens, "Tokens of those plans");
+  command
+      .add_option("--documents", options->documents,
+                  "Lengths of the documents of a pack")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command.add_option("--steps", benchmark.steps, "Timed steps")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--warm-up", benchmark.warmUp, "Steps before them")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--accumulation", benchmark.trainer.accumulation,
+                  "Packs of a step")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--lr", benchmark.trainer.schedule.peak, "Learning rate");
+  command.add_flag("--plain-launches", options->plainLaunches,
+                   "Launches one by one instead of a replayed graph");
+  command
+      .add_option("--peak-tflops", benchmark.peakTflops,
+                  "Dense bf16 peak of the device for MFU = model FLOPs / "
+                  "seconds / peak "
+                  "and HFU, which counts the FLOPs of all launches")
+      ->capture_default_str();
+  return [options] { return benchSteps(*options); };
+}
