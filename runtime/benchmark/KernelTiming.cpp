@@ -21,6 +21,14 @@ Status bench::cudaStatus(cudaError_t error, std::string_view what) {
                    "{}: {}", what, cudaGetErrorString(error));
 }
 
+StatusOr<cuda::Blas *> bench::sharedBlas() {
+  static std::unique_ptr<cuda::Blas> blas;
+  if (!blas) {
+    QWEN_ASSIGN_OR_RETURN(blas, cuda::Blas::create());
+  }
+  return blas.get();
+}
+
 StatusOr<DeviceArray> DeviceArray::create(int64_t bytes) {
   void *address = nullptr;
   QWEN_RETURN_IF_ERROR(

@@ -14,6 +14,7 @@
 #define QWEN_RUNTIME_BENCHMARK_KERNELTIMING_H
 
 #include "qwen/Support/Status.h"
+#include "runtime/kernels/cuda/Blas.h"
 #include "runtime/kernels/cuda/Kernels.h"
 
 #include <cstring>
@@ -84,6 +85,9 @@ struct Times {
 StatusOr<Times> timeReplay(const std::function<Status(cudaStream_t)> &enqueue,
                            const TimingOptions &options = {});
 
+/// The products of all kernels that are timed or tested; opened at first use.
+StatusOr<cuda::Blas *> sharedBlas();
+
 /// One kernel's arguments with the device memory that its launches need.
 template <typename Args> class KernelRun {
 public:
@@ -101,11 +105,16 @@ public:
     if constexpr (hasTable)
       QWEN_RETURN_IF_ERROR(
           cudaStatus(cuda::writeTable(args, table.bytes()), Args::kernelName));
-    return KernelRun(args, std::move(workspace), std::move(table));
+    KernelRun made(args, std::move(workspace), std::move(table));
+    if constexpr (cuda::usesBlas<Args>) {
+      QWEN_ASSIGN_OR_RETURN(made.blas, sharedBlas());
+      QWEN_RETURN_IF_ERROR(cuda::prepare(args, *made.blas));
+    }
+    return made;
   }
   Status enqueue(cudaStream_t stream) const {
     return cudaStatus(
-        cuda::launch(args, {stream, workspace.bytes(), table.bytes()}),
+        cuda::launch(args, {stream, workspace.bytes(), table.bytes(), blas}),
         Args::kernelName);
   }
   const Args &arguments() const { return args; }
@@ -119,6 +128,7 @@ private:
       : args(args), workspace(std::move(workspace)), table(std::move(table)) {}
   Args args;
   DeviceArray workspace, table;
+  cuda::Blas *blas = nullptr;
 };
 
 template <typename Args>

@@ -1,33 +1,44 @@
 //===- GemmSupport.cpp - What the CUDA GEMM takes --------------*- C++ -*-===//
 //
-// The types and layouts beyond the contract that cuBLASLt needs, and its
-// scratch.
+// The types beyond the contract that a product needs, its scratch, and its
+// shape as tuning tables know it.
 //
 //===----------------------------------------------------------------------===//
 
+#include "GemmShape.h"
 #include "qwen/Plan/CudaKernels.h"
 
+#include <fmt/format.h>
+
 using namespace qwen;
+using namespace qwen::cuda;
 
-/// Scratch that NVIDIA recommends for Hopper.
-static constexpr int64_t gemmWorkspaceBytes = int64_t(32) << 20;
+std::string qwen::cuda::toString(const GemmShape &shape) {
+  return fmt::format("{}x{}x{} {}{} {} {} {}", shape.m, shape.n, shape.k,
+                     shape.transposeA ? 't' : 'n', shape.transposeB ? 't' : 'n',
+                     dtypeName(shape.operands), dtypeName(shape.result),
+                     shape.adds ? "add" : "set");
+}
 
-static std::string bf16Reason(const char *name, const ConstBuffer &operand) {
-  if (operand.dtype == DType::BF16)
-    return {};
-  return std::string(name) + " is " + dtypeName(operand.dtype) +
-         ", expected bf16";
+GemmShape qwen::cuda::gemmShape(const GemmArgs &args) {
+  return {.m = args.c.dim(0),
+          .n = args.c.dim(1),
+          .k = args.a.dim(args.transposeA ? 0 : 1),
+          .transposeA = args.transposeA,
+          .transposeB = args.transposeB,
+          .adds = args.accumulate,
+          .operands = args.a.dtype,
+          .result = args.c.dtype};
 }
 
 std::string qwen::cuda::unsupportedReason(const GemmArgs &args) {
-  std::string reason = bf16Reason("a", args.a);
-  if (reason.empty())
-    reason = bf16Reason("b", args.b);
-  if (reason.empty() && args.c.dtype == DType::F64)
-    reason = "c is f64, expected f32 or bf16";
-  return reason;
+  for (DType dtype : {args.a.dtype, args.b.dtype, args.c.dtype})
+    if (dtype != DType::BF16 && dtype != DType::F32)
+      return std::string("an operand is ") + dtypeName(dtype) +
+             ", expected f32 or bf16";
+  return {};
 }
 
 int64_t qwen::cuda::workspaceBytes(const GemmArgs &) {
-  return gemmWorkspaceBytes;
+  return productWorkspaceBytes;
 }

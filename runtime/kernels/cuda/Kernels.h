@@ -17,7 +17,13 @@
 
 #include <cuda_runtime.h>
 
+namespace qwen {
+class Status; // its header is not for nvcc
+} // namespace qwen
+
 namespace qwen::cuda {
+
+class Blas;
 
 /// What a launch gets beside its arguments.
 struct LaunchContext {
@@ -27,7 +33,20 @@ struct LaunchContext {
   std::span<std::byte> workspace;
   /// What writeTable filled; for kernels over lists of tensors only.
   std::span<std::byte> table = {};
+  /// For kernels with products (usesBlas): where they were prepared.
+  const Blas *blas = nullptr;
 };
+
+/// Prepares a kernel's products when a plan is loaded, for launches with the
+/// same arguments, algorithms included.
+Status prepare(const GemmArgs &args, Blas &blas);
+Status prepare(const LinearCrossEntropyArgs &args, Blas &blas);
+Status prepare(const LinearCrossEntropyGradArgs &args, Blas &blas);
+
+/// Whether a kernel must be prepared.
+template <typename Args>
+inline constexpr bool usesBlas =
+    requires(const Args &args, Blas &blas) { prepare(args, blas); };
 
 /// Fills the table of a kernel over a list of tensors (tableBytes), before the
 /// first launch and outside of graph capture; it stays.
@@ -48,6 +67,11 @@ cudaError_t launch(const EmbeddingGradArgs &args, const LaunchContext &context);
 cudaError_t launch(const RopeAnglesArgs &args, const LaunchContext &context);
 cudaError_t launch(const FillArgs &args, const LaunchContext &context);
 cudaError_t launch(const CopyArgs &args, const LaunchContext &context);
+cudaError_t launch(const GemmArgs &args, const LaunchContext &context);
+cudaError_t launch(const LinearCrossEntropyArgs &args,
+                   const LaunchContext &context);
+cudaError_t launch(const LinearCrossEntropyGradArgs &args,
+                   const LaunchContext &context);
 cudaError_t launch(const GradNormArgs &args, const LaunchContext &context);
 cudaError_t launch(const AdamWArgs &args, const LaunchContext &context);
 

@@ -1,35 +1,71 @@
 //===- LossSupport.cpp - What the CUDA loss takes --------------*- C++ -*-===//
 //
-// The types beyond the contract that the loss kernels need, and their scratch.
+// The types beyond the contract that the loss needs, how it cuts its tokens,
+// and its scratch.
 //
 //===----------------------------------------------------------------------===//
 
+#include "LossScratch.h"
 #include "qwen/Plan/CudaKernels.h"
 
-#include "qwen/Plan/Scratch.h"
+#include <algorithm>
 
 using namespace qwen;
+using namespace qwen::cuda;
 
-/// Logits of a block of tokens take at most this.
-static constexpr int64_t maxLogitsBytes = int64_t(2) << 30;
-/// For the products.
-static constexpr int64_t productBytes = int64_t(32) << 20;
+/// Logits of a block take at most this: two blocks for 8192 tokens of 248,320
+/// logits. Every further block reads and writes dweight once more.
+static constexpr int64_t maxLogitsBytes = 2'100'000'000;
+/// Rows of logits start at multiples of 128 bytes.
+static constexpr int64_t strideUnit = 64;
+
+/// The fewest blocks of at most `most` tokens; a few more where they are then
+/// equal, as a shorter last one needs products of its own.
+static int64_t blockCount(int64_t tokens, int64_t most) {
+  int64_t fewest = ceilDiv(tokens, most);
+  for (int64_t blocks = fewest; blocks <= 2 * fewest; ++blocks)
+    if (tokens % blocks == 0)
+      return blocks;
+  return fewest;
+}
+
+LossBlocks::LossBlocks(const BufferType &x, const BufferType &weight)
+    : tokens(x.dim(0)), hidden(x.dim(1)), vocabulary(weight.dim(0)),
+      stride(ceilDiv(vocabulary, strideUnit) * strideUnit) {
+  int64_t most = std::max<int64_t>(maxLogitsBytes / (2 * stride), 1);
+  rows = ceilDiv(tokens, blockCount(tokens, most));
+}
+
+GemmShape LossBlocks::logits() const {
+  return {.m = rows, .n = vocabulary, .k = hidden, .transposeB = true};
+}
+
+GemmShape LossBlocks::dx() const {
+  return {.m = rows, .n = hidden, .k = vocabulary};
+}
+
+GemmShape LossBlocks::dweight(bool accumulate) const {
+  return {.m = vocabulary,
+          .n = hidden,
+          .k = rows,
+          .transposeA = true,
+          .adds = accumulate,
+          .result = DType::F32};
+}
 
 template <typename Args> static std::string commonReason(const Args &args) {
-  for (auto [name, operand] :
-       {std::pair<const char *, const ConstBuffer *>{"x", &args.x},
-        {"weight", &args.weight}})
-    if (operand->dtype != DType::BF16)
-      return std::string(name) + " is " + dtypeName(operand->dtype) +
-             ", expected bf16";
+  if (args.x.dtype != DType::BF16)
+    return std::string("x is ") + dtypeName(args.x.dtype) + ", expected bf16";
+  if (args.weight.dim(0) > maxVocabulary)
+    return "the vocabulary has " + std::to_string(args.weight.dim(0)) +
+           " entries, expected at most " + std::to_string(maxVocabulary);
   return {};
 }
 
 template <typename Args> static int64_t commonBytes(const Args &args) {
-  int64_t vocabulary = args.weight.dim(0);
-  int64_t rows = std::clamp<int64_t>(maxLogitsBytes / (2 * vocabulary), 1,
-                                     args.x.dim(0));
-  return rows * vocabulary * 2 + productBytes + args.x.dim(0) * 64;
+  Carver carver;
+  LogitsScratch(carver, LossBlocks(args.x, args.weight));
+  return carver.bytes();
 }
 
 std::string qwen::cuda::unsupportedReason(const LinearCrossEntropyArgs &args) {
