@@ -39,11 +39,12 @@ class Kernel_Op<string mnemonic, int id, list<Trait> traits = []>
 //===----------------------------------------------------------------------===//
 
 def Kernel_GemmOp : Kernel_Op<"gemm", 1> {
-  let summary = "c = op(a) op(b), or c += op(a) op(b)";
+  let summary = "c = op(a) op(b), c += op(a) op(b), or c = op(a) op(b) + addend";
   let description = [{
     Row-major matrices, float32 accumulation (float64 for f64). Without
     transposes a is [M, K], b is [K, N], c is [M, N]; `transpose_a` reads a as
-    [K, M], `transpose_b` reads b as [N, K]. c may be wider than a and b.
+    [K, M], `transpose_b` reads b as [N, K]. c may be wider than a and b. There
+    is at most one addend, of c's shape and type; c is rounded once.
     Row i of c depends on row i of op(a) alone, not on its place. `algorithm`
     is the library's configuration to use, as in the tuning table; empty: the
     library's first choice.
@@ -51,6 +52,7 @@ def Kernel_GemmOp : Kernel_Op<"gemm", 1> {
   let arguments = (ins
     In<Kernel_FloatBuffer, "left operand [M, K] or [K, M]">:$a,
     In<Kernel_FloatBuffer, "right operand [K, N] or [N, K]">:$b,
+    Arg<Variadic<Kernel_FloatBuffer>, "added to the product, or none [M, N]", [MemRead]>:$addend,
     Out<Kernel_FloatBuffer, "result [M, N]">:$c,
     DefaultValuedAttr<BoolAttr, "false">:$transpose_a,
     DefaultValuedAttr<BoolAttr, "false">:$transpose_b,
@@ -58,6 +60,7 @@ def Kernel_GemmOp : Kernel_Op<"gemm", 1> {
     DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$algorithm);
   let assemblyFormat = [{
     `ins` `(` $a `,` $b `:` type($a) `,` type($b) `)`
+    (`addend` `(` $addend^ `:` type($addend) `)`)?
     `outs` `(` $c `:` type($c) `)` attr-dict
   }];
 }

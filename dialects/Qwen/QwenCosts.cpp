@@ -34,6 +34,10 @@ static int64_t dim(Value value, int64_t i) {
 
 int64_t LinearOp::getFlops() { return 2 * elements(getY()) * dim(getX(), 1); }
 
+int64_t LinearAddOp::getFlops() {
+  return 2 * elements(getY()) * dim(getX(), 1) + elements(getY());
+}
+
 int64_t MatmulOp::getFlops() {
   return 2 * elements(getC()) * dim(getA(), getTransposeA() ? 0 : 1);
 }

@@ -115,6 +115,23 @@ def Qwen_LinearOp : Qwen_DiffOp<"linear",
   }];
 }
 
+def Qwen_LinearAddOp : Qwen_PureOp<"linear_add", [AllTypesMatch<["y", "addend"]>]> {
+  let summary = "y = x w^T + addend";
+  let description = [{
+    `qwen.linear` and the sum with `addend` in one product, rounded once. Stage
+    fusion makes it of a projection and a residual; there is no derivative.
+
+    ```mlir
+    %y = qwen.linear_add %x, %w, %r : tensor<8x4xbf16>, tensor<6x4xbf16>, tensor<8x6xbf16> -> tensor<8x6xbf16>
+    ```
+  }];
+  let arguments = (ins Qwen_Tensor:$x, Qwen_Tensor:$w, Qwen_Tensor:$addend);
+  let results = (outs Qwen_Tensor:$y);
+  let assemblyFormat = [{
+    $x `,` $w `,` $addend attr-dict `:` type($x) `,` type($w) `,` type($addend) `->` type($y)
+  }];
+}
+
 def Qwen_MatmulOp : Qwen_DiffOp<"matmul"> {
   let summary = "c = op(a) op(b), the result possibly wider than the operands";
   let description = [{

@@ -132,6 +132,14 @@ LogicalResult LinearOp::verify() { return success(); }
 LogicalResult EmbeddingOp::verify() { return success(); }
 LogicalResult CausalConv1dOp::verify() { return success(); }
 
+LogicalResult LinearAddOp::verify() {
+  RankedTensorType x = typeOf(getX()), w = typeOf(getW());
+  RankedTensorType product = linearType(QWEN_EMIT, {x, w});
+  return success(
+      product &&
+      succeeded(expectType(QWEN_EMIT, "addend", typeOf(getAddend()), product)));
+}
+
 LogicalResult MatmulOp::verify() {
   RankedTensorType a = typeOf(getA()), b = typeOf(getB());
   Type element = a.getElementType();

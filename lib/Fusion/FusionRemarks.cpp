@@ -59,7 +59,7 @@ static void addReasons(const FusionGraph &graph, const Cluster &cluster,
         addReasons(graph, cluster, reader, fuse, reasons);
   else if (graph.clusterOf(op))
     add(whyNotJoined(graph, cluster, op, fuse));
-  else if (isa<LinearOp, MatmulOp>(op))
+  else if (isa<LinearOp, LinearAddOp, MatmulOp>(op))
     add("operand of the matrix product " + name.str());
   else if (auto call = dyn_cast<func::CallOp>(op))
     add("argument of @" + call.getCallee().str());

@@ -36,6 +36,34 @@ def FuseLossPass : Pass<"qwen-fuse-loss", "::mlir::func::FuncOp"> {
     Statistic<"numFused", "losses-fused", "Forward loss ops removed">];
 }
 
+def FuseResidualsPass : Pass<"qwen-fuse-residuals", "::mlir::func::FuncOp"> {
+  let summary = "Add a residual in the epilogue of the projection before it";
+  let description = [{
+    A projection whose rounded result is only added to a residual of the same
+    type becomes one `qwen.linear_add`. The library reads the residual where it
+    would have written the product (beta = 1), so the sum costs one read instead
+    of two reads and two writes, and one rounding instead of two. For targets
+    whose library has such an epilogue; the result differs from the unfused one
+    by the rounding that is gone.
+
+    Input:
+    ```mlir
+    %y = qwen.linear %x, %w : tensor<8x4xbf16>, tensor<6x4xbf16> -> tensor<8x6xbf16>
+    %a = arith.extf %y : tensor<8x6xbf16> to tensor<8x6xf32>
+    %b = arith.extf %r : tensor<8x6xbf16> to tensor<8x6xf32>
+    %c = arith.addf %a, %b : tensor<8x6xf32>
+    %s = arith.truncf %c : tensor<8x6xf32> to tensor<8x6xbf16>
+    ```
+    Output:
+    ```mlir
+    %s = qwen.linear_add %x, %w, %r : tensor<8x4xbf16>, tensor<6x4xbf16>, tensor<8x6xbf16> -> tensor<8x6xbf16>
+    ```
+  }];
+  let dependentDialects = ["::qwen::QwenDialect"];
+  let statistics = [
+    Statistic<"numFused", "residuals-fused", "Sums moved into products">];
+}
+
 def DecomposePass : Pass<"qwen-decompose", "::mlir::func::FuncOp"> {
   let summary = "Spell rms_norm out in elementwise ops and a row sum";
   let description = [{

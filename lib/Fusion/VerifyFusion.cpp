@@ -15,12 +15,12 @@ using namespace qwen;
 /// parameters, the optimizer, the frame of functions.
 static bool standsAlone(Operation *op) {
   return isView(op) ||
-         isa<GroupOp, LinearOp, MatmulOp, EmbeddingOp, EmbeddingGradOp,
-             CausalConv1dOp, CausalConv1dGradOp, GatedDeltaOp, GatedDeltaGradOp,
-             AttentionOp, AttentionGradOp, LinearCrossEntropyOp,
-             LinearCrossEntropyGradOp, RopeAnglesOp, GetParameterOp,
-             AccumulateGradOp, GradNormOp, AdamWOp, func::CallOp,
-             func::ReturnOp>(op);
+         isa<GroupOp, LinearOp, LinearAddOp, MatmulOp, EmbeddingOp,
+             EmbeddingGradOp, CausalConv1dOp, CausalConv1dGradOp, GatedDeltaOp,
+             GatedDeltaGradOp, AttentionOp, AttentionGradOp,
+             LinearCrossEntropyOp, LinearCrossEntropyGradOp, RopeAnglesOp,
+             GetParameterOp, AccumulateGradOp, GradNormOp, AdamWOp,
+             func::CallOp, func::ReturnOp>(op);
 }
 
 namespace {

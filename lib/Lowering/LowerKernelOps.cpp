@@ -39,16 +39,26 @@ LogicalResult FunctionLowering::lowerKernelOp(Operation *op) {
       .Case([&](LinearOp op) -> LogicalResult {
         QWEN_ASSIGN_OR_FAIL(y, output(op->getResult(0)));
         kernel::GemmOp::create(builder, loc, buffer(op.getX()),
-                               buffer(op.getW()), y, /*transpose_a=*/false,
-                               /*transpose_b=*/true, /*accumulate=*/false);
+                               buffer(op.getW()), /*addend=*/ValueRange(), y,
+                               /*transpose_a=*/false, /*transpose_b=*/true,
+                               /*accumulate=*/false);
+        return success();
+      })
+      .Case([&](LinearAddOp op) -> LogicalResult {
+        QWEN_ASSIGN_OR_FAIL(y, output(op->getResult(0)));
+        kernel::GemmOp::create(builder, loc, buffer(op.getX()),
+                               buffer(op.getW()), buffer(op.getAddend()), y,
+                               /*transpose_a=*/false, /*transpose_b=*/true,
+                               /*accumulate=*/false);
         return success();
       })
       .Case([&](MatmulOp op) -> LogicalResult {
         QWEN_ASSIGN_OR_FAIL(
             c, destination(op->getResult(0), /*canAccumulate=*/true));
         kernel::GemmOp::create(builder, loc, buffer(op.getA()),
-                               buffer(op.getB()), c.buffer, op.getTransposeA(),
-                               op.getTransposeB(), c.accumulate);
+                               buffer(op.getB()), /*addend=*/ValueRange(),
+                               c.buffer, op.getTransposeA(), op.getTransposeB(),
+                               c.accumulate);
         return success();
       })
       .Case([&](EmbeddingOp op) -> LogicalResult {

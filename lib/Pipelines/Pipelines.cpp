@@ -9,6 +9,7 @@
 #include "lib/Lowering/Passes.h"
 #include "lib/Memory/Passes.h"
 #include "lib/Schedule/Passes.h"
+#include "qwen/Plan/Target.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -36,6 +37,9 @@ static void buildAutodiff(OpPassManager &pm, const CompileOptions &options) {
 static void buildFusion(OpPassManager &pm, const CompileOptions &options) {
   // Before the groups, which end at the loss.
   pm.addNestedPass<func::FuncOp>(createFuseLossPass());
+  // The library of CUDA adds in its epilogue; a CPU's residual sums are groups.
+  if (options.fuse && targetKind(options.target) == TargetKind::Cuda)
+    pm.addNestedPass<func::FuncOp>(createFuseResidualsPass());
   pm.addNestedPass<func::FuncOp>(createDecomposePass());
   // Views in the middle of a chain would end it.
   pm.addNestedPass<func::FuncOp>(createNormalizeShapesPass());

@@ -170,6 +170,15 @@ Status qwen::checkKernel(const GemmArgs &args) {
   rules.dim("b", args.b, depthDimB, args.a.dim(1 - rowDim), "K of 'a'");
   rules.dim("c", args.c, 0, args.a.dim(rowDim), "M of 'a'");
   rules.dim("c", args.c, 1, args.b.dim(1 - depthDimB), "N of 'b'");
+  rules.require(args.addend.size() <= 1,
+                "expected at most one addend, found {}", args.addend.size());
+  rules.require(args.addend.empty() || !args.accumulate,
+                "expected either an addend or accumulate, found both");
+  for (const ConstBuffer &addend : args.addend) {
+    rules.operand("addend", addend, 2, {args.c.dtype});
+    rules.dim("addend", addend, 0, args.c.dim(0), "M of 'c'");
+    rules.dim("addend", addend, 1, args.c.dim(1), "N of 'c'");
+  }
   checkAlgorithm(rules, "algorithm", args.algorithm);
   return rules.result();
 }

@@ -39,7 +39,7 @@ struct GemmCase {
     return transposeB ? j * k + l : l * n + j;
   }
   void run() {
-    launchKernel(GemmArgs{a, b, c, transposeA, transposeB, accumulate});
+    launchKernel(GemmArgs{a, b, {}, c, transposeA, transposeB, accumulate});
   }
   /// The chain in T, rounded to the type of c.
   template <typename T> Values chain() const {
@@ -105,6 +105,21 @@ TEST(Gemm, TakesSlicesOfWiderRows) {
                  Spacing::Sliced);
       Values chain = c.chainOfType();
       c.run();
+      EXPECT_EQ(c.c.values(), chain);
+      EXPECT_TRUE(c.c.gapsUntouched());
+    }
+}
+
+TEST(Gemm, AnAddendIsWhereTheChainsStart) {
+  for (DType dtype : storageTypes)
+    for (Spacing spacing : {Spacing::Dense, Spacing::Sliced}) {
+      GemmCase c(37, 50, 77, false, true, dtype, dtype, spacing);
+      Tensor addend(dtype, {c.m, c.n}, spacing);
+      addend.setValues(c.c.values());
+      c.accumulate = true;
+      Values chain = c.chainOfType(); // c holds the addend here
+      c.c.setValues(Values(c.m * c.n, 3.0));
+      launchKernel(GemmArgs{c.a, c.b, {addend}, c.c, false, true});
       EXPECT_EQ(c.c.values(), chain);
       EXPECT_TRUE(c.c.gapsUntouched());
     }

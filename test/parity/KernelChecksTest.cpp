@@ -29,7 +29,7 @@ constexpr DType F32 = DType::F32, BF16 = DType::BF16, F64 = DType::F64,
                 I32 = DType::I32;
 
 GemmArgs gemm() {
-  return {view(BF16, {4, 5}), view(BF16, {5, 6}), view(BF16, {4, 6})};
+  return {view(BF16, {4, 5}), view(BF16, {5, 6}), {}, view(BF16, {4, 6})};
 }
 
 GatedDeltaArgs gatedDelta() {
@@ -116,6 +116,17 @@ TEST(KernelChecks, NameOperandExpectedAndFound) {
   expectRefused(
       gemm(), [](auto &a) { a.c.dtype = F64; },
       "gemm: operand 'c': expected bf16 or f32, found f64[4, 6]");
+  expectRefused(
+      gemm(),
+      [](auto &a) { a.addend = {view(BF16, {4, 6}), view(BF16, {4, 6})}; },
+      "gemm: expected at most one addend, found 2");
+  expectRefused(
+      gemm(),
+      [](auto &a) {
+        a.addend = {view(BF16, {4, 6})};
+        a.accumulate = true;
+      },
+      "gemm: expected either an addend or accumulate, found both");
 }
 
 TEST(KernelChecks, RefuseShapesOutOfRange) {

@@ -23,8 +23,11 @@ void qwen::cpu::launch(const GemmArgs &args, const LaunchContext &context) {
       .c = args.c.data,
       .dtype = args.c.dtype,
       .stride = rowStride(args.c),
-      .accumulate = args.accumulate,
   };
+  if (args.accumulate)
+    product.start = {args.c.data, args.c.dtype, rowStride(args.c)};
+  for (const ConstBuffer &addend : args.addend)
+    product.start = {addend.data, addend.dtype, rowStride(addend)};
   withWide(args.a.dtype, [&](auto tag) {
     multiply<decltype(tag)>(product, context.workspace.data());
   });

@@ -75,6 +75,9 @@ private:
   }
 
   void weightGradients(bool accumulate) {
+    MatrixView start;
+    if (accumulate)
+      start = {args.dweight.data, args.dweight.dtype, rowStride(args.dweight)};
     multiply<T>({.m = block.vocabulary,
                  .n = block.hidden,
                  .k = block.rows,
@@ -83,7 +86,7 @@ private:
                  .c = args.dweight.data,
                  .dtype = args.dweight.dtype,
                  .stride = rowStride(args.dweight),
-                 .accumulate = accumulate},
+                 .start = start},
                 block.scratch.gemm);
   }
 

@@ -74,7 +74,7 @@ static void packRight(T *to, const MatrixView &b, int64_t k0, int64_t depth,
   });
 }
 
-/// Loads the old c as the start of the sums.
+/// Loads the start of the sums.
 template <typename T>
 static void loadTile(const MatrixProduct &p, T *tile, int64_t ld, int64_t row0,
                      int64_t rows, int64_t col0, int64_t cols) {
@@ -82,8 +82,9 @@ static void loadTile(const MatrixProduct &p, T *tile, int64_t ld, int64_t row0,
     using S = decltype(tag);
     for (int64_t i = 0; i < rows; ++i)
       loadRow(tile + i * ld,
-              static_cast<const S *>(p.c) + (row0 + i) * p.stride + col0, cols,
-              ld);
+              static_cast<const S *>(p.start.data) +
+                  (row0 + i) * p.start.stride + col0,
+              cols, ld);
   });
 }
 
@@ -111,7 +112,7 @@ void qwen::cpu::multiply(const MatrixProduct &p, std::byte *scratch) {
     int64_t rows = std::min(tiling.rows, p.m - row0);
     int64_t cols = std::min(tiling.cols, p.n - col0);
     int64_t ldc = padded(cols);
-    if (p.accumulate)
+    if (p.start.data)
       loadTile(p, slot.c, ldc, row0, rows, col0, cols);
     for (int64_t k0 = 0; k0 < p.k; k0 += tiling.depth) {
       int64_t depth = std::min(tiling.depth, p.k - k0);
@@ -120,7 +121,7 @@ void qwen::cpu::multiply(const MatrixProduct &p, std::byte *scratch) {
       blockProduct<T>(rows, ldc, depth,
                       {slot.a, a.row, a.depth, slot.b, panelCols<T>, slot.c,
                        ldc, panelCols<T> * depth},
-                      k0 == 0 && !p.accumulate ? Update::Set : Update::Add);
+                      k0 == 0 && !p.start.data ? Update::Set : Update::Add);
     }
     storeTile(p, slot.c, ldc, row0, rows, col0, cols);
   });

@@ -16,20 +16,21 @@ namespace qwen::cpu {
 /// A row-major matrix in memory; `transposed` if the product uses its
 /// transpose.
 struct MatrixView {
-  const void *data;
-  DType dtype;
-  int64_t stride;
+  const void *data = nullptr;
+  DType dtype = DType::F32;
+  int64_t stride = 0;
   bool transposed = false;
 };
 
-/// c [m, n] = op(a) [m, k] op(b) [k, n], in T, rounded to c's dtype.
+/// c [m, n] = op(a) [m, k] op(b) [k, n] + start, in T, rounded to c's dtype.
 struct MatrixProduct {
   int64_t m, n, k;
   MatrixView a, b;
   void *c;
   DType dtype;
   int64_t stride;
-  bool accumulate = false;
+  /// Of c's shape and type, and it may be c; null data: zeros.
+  MatrixView start = {};
 };
 
 /// Runs the product; `scratch` holds a GemmScratch<T> for (m, n, k).

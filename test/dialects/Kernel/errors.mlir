@@ -59,6 +59,14 @@ func.func @overlapping(%x: memref<4x5xf32, affine_map<(i, j) -> (i + j)>>) {
 
 // -----
 
+func.func @gemm_addend(%a: memref<8x4xf32>, %b: memref<4x6xf32>, %r: memref<8x5xf32>, %c: memref<8x6xf32>) {
+  // expected-error @+1 {{'kernel.gemm' op gemm: operand 'addend': expected}}
+  kernel.gemm ins(%a, %b : memref<8x4xf32>, memref<4x6xf32>) addend(%r : memref<8x5xf32>) outs(%c : memref<8x6xf32>)
+  return
+}
+
+// -----
+
 func.func @gemm(%a: memref<8x4xf32>, %b: memref<5x6xf32>, %c: memref<8x6xf32>) {
   // expected-error @+1 {{'kernel.gemm' op gemm: operand 'b': expected}}
   kernel.gemm ins(%a, %b : memref<8x4xf32>, memref<5x6xf32>) outs(%c : memref<8x6xf32>)

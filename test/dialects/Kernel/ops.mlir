@@ -2,9 +2,11 @@
 // RUN: qwen-opt %s | qwen-opt | FileCheck %s
 
 // CHECK-LABEL: func.func @products
-func.func @products(%a: memref<8x4xbf16>, %b: memref<6x4xbf16>, %c: memref<8x6xbf16>, %w: memref<6x4xf32>) {
+func.func @products(%a: memref<8x4xbf16>, %b: memref<6x4xbf16>, %c: memref<8x6xbf16>, %d: memref<8x6xbf16>, %w: memref<6x4xf32>) {
   // CHECK: kernel.gemm ins(%{{.*}}, %{{.*}} : memref<8x4xbf16>, memref<6x4xbf16>) outs(%{{.*}} : memref<8x6xbf16>) {transpose_b = true}
   kernel.gemm ins(%a, %b : memref<8x4xbf16>, memref<6x4xbf16>) outs(%c : memref<8x6xbf16>) {transpose_b = true}
+  // CHECK: kernel.gemm ins({{.*}}) addend(%{{.*}} : memref<8x6xbf16>) outs(%{{.*}} : memref<8x6xbf16>) {transpose_b = true}
+  kernel.gemm ins(%a, %b : memref<8x4xbf16>, memref<6x4xbf16>) addend(%c : memref<8x6xbf16>) outs(%d : memref<8x6xbf16>) {transpose_b = true}
   // CHECK: kernel.gemm {{.*}} outs(%{{.*}} : memref<6x4xf32>) {accumulate = true, transpose_a = true}
   kernel.gemm ins(%c, %a : memref<8x6xbf16>, memref<8x4xbf16>) outs(%w : memref<6x4xf32>) {accumulate = true, transpose_a = true}
   return
