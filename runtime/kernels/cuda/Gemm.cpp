@@ -27,6 +27,10 @@ static Product productOf(const GemmArgs &args) {
                   .c = args.c.data,
                   .strideC = rowStride(args.c),
                   .algorithm = args.algorithm};
+  for (const ConstBuffer &addend : args.addend) {
+    product.addend = addend.data;
+    product.strideAddend = rowStride(addend);
+  }
   return product;
 }
 

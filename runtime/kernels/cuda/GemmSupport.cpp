@@ -26,7 +26,7 @@ GemmShape qwen::cuda::gemmShape(const GemmArgs &args) {
           .k = args.a.dim(args.transposeA ? 0 : 1),
           .transposeA = args.transposeA,
           .transposeB = args.transposeB,
-          .adds = args.accumulate,
+          .adds = args.accumulate || !args.addend.empty(),
           .operands = args.a.dtype,
           .result = args.c.dtype};
 }

@@ -21,7 +21,7 @@ using namespace qwen::cudatest;
 
 namespace {
 
-enum class Sum { None, Accumulate };
+enum class Sum { None, Accumulate, Addend };
 
 struct GemmCase {
   int64_t m, n, k;
@@ -56,6 +56,8 @@ struct GemmCase {
     args.transposeA = transposeA;
     args.transposeB = transposeB;
     args.accumulate = sum == Sum::Accumulate;
+    if (sum == Sum::Addend)
+      args.addend = {at(addend)};
     args.algorithm = algorithm;
     return args;
   }
@@ -76,7 +78,7 @@ void testProducts(bool small) {
   for (auto size : sizes)
     for (int transposes = 0; transposes < 4; ++transposes)
       for (auto [operands, result] : types)
-        for (Sum sum : {Sum::None, Sum::Accumulate}) {
+        for (Sum sum : {Sum::None, Sum::Accumulate, Sum::Addend}) {
           GemmCase c(size, transposes % 2, transposes / 2, operands, result,
                      sum, seed % 2 ? 0 : 8, seed);
           ++seed;
