@@ -16,15 +16,30 @@
 
 namespace qwen {
 
-/// Inputs and outputs of the programs. T = limits().tokens.
-struct EngineBuffers {
+/// Inputs of the programs, in this process's memory. T = limits().tokens.
+struct EngineInputs {
   Buffer tokens, labels, positions; ///< i32 [T]
   Buffer cuSeqlens;                 ///< i32 [limits().documents + 1]
   Buffer lossScale;                 ///< f32: 1 / supervised tokens of the step
   Buffer hyper;                     ///< f32 [8], see grad_norm in KernelOps.td
   Buffer rng;                       ///< i32 [2]: seed, step
-  Buffer microNll, evalNll;         ///< f32 [T]
-  Buffer stats;                     ///< f32 [4]: norm, clip, finite, 0
+};
+
+/// A program that was started. Runs are numbered in the order they started.
+struct EngineRun {
+  enum class Program {
+    /// Forward and backward; adds to the gradients. Output: the loss of each
+    /// token, f32 [T], 0 where there is no label. A loss that is not finite
+    /// makes gradients that are not finite.
+    MicroStep,
+    /// Norm, clipping, AdamW; zeroes the gradients. Where the norm is not
+    /// finite nothing else is written. Output f32 [4]: norm, clip, finite, 0.
+    Update,
+    /// Forward. Output as of MicroStep.
+    Evaluation,
+  };
+  Program program = Program::MicroStep;
+  int64_t number = -1;
 };
 
 /// What the plan says of a parameter beyond its tensors.
@@ -32,7 +47,8 @@ struct ParameterRole {
   bool decay = true;
   ParameterInit init = ParameterInit::Normal;
   double initStd = 0;
-  Buffer gradient; ///< null data where the parameter is not trained
+  /// In the engine's memory; null data where the parameter is not trained.
+  Buffer gradient;
 };
 
 /// A model with its optimizer.
@@ -45,16 +61,22 @@ public:
   virtual std::span<ParameterView> parameters() = 0;
   /// As many as `parameters()`.
   virtual std::span<const ParameterRole> roles() const = 0;
-  virtual const EngineBuffers &buffers() const = 0;
+  virtual const EngineInputs &inputs() const = 0;
+  /// Where parameters, their state and gradients lie.
+  virtual DeviceMemory &memory() = 0;
   /// Model FLOPs of training on tokens and pairs of tokens (Batch).
   virtual double trainingFlops(double tokens, double contextPairs) const = 0;
 
-  /// Forward and backward; adds to the gradients, fills `microNll`.
-  virtual void microStep() = 0;
-  /// Norm, clipping, AdamW; zeroes the gradients, fills `stats`.
-  virtual void update() = 0;
-  /// Forward; fills `evalNll`.
-  virtual void evaluate() = 0;
+  /// Takes the inputs as they stand and starts a program behind all that were
+  /// started before. After an error nothing more can be run.
+  virtual StatusOr<EngineRun> start(EngineRun::Program program) = 0;
+  /// Waits for a run and all before it. Its output, in this process's memory,
+  /// stays until `keptRuns()` further starts.
+  virtual StatusOr<Buffer> finish(EngineRun run) = 0;
+  virtual int64_t keptRuns() const = 0;
+  /// True where `start` returns long before the run ends, so that it pays to
+  /// start the next one first and to read results later.
+  virtual bool runsAhead() const = 0;
 };
 
 } // namespace qwen

@@ -92,9 +92,34 @@ Status PlanEngine::checkOutputs() const {
   return okStatus();
 }
 
-void PlanEngine::run(int program, std::string_view outputName, Buffer &output) {
-  if (executor->run(program).ok())
-    output = *executor->output(program, outputName);
+int PlanEngine::indexOf(EngineRun::Program program) const {
+  switch (program) {
+  case EngineRun::Program::MicroStep:
+    return microStepProgram;
+  case EngineRun::Program::Update:
+    return updateProgram;
+  case EngineRun::Program::Evaluation:
+    return evalProgram;
+  }
+  return -1;
+}
+
+StatusOr<EngineRun> PlanEngine::start(EngineRun::Program program) {
+  QWEN_ASSIGN_OR_RETURN(RunTicket run, executor->start(indexOf(program)));
+  return EngineRun{program, run.number};
+}
+
+StatusOr<Buffer> PlanEngine::finish(EngineRun run) {
+  RunTicket ticket{run.number};
+  QWEN_RETURN_IF_ERROR(executor->finish(ticket));
+  const char *name =
+      run.program == EngineRun::Program::Update ? "stats" : "nll";
+  auto output = executor->output(ticket, indexOf(run.program), name);
+  if (!output)
+    return makeError(StatusCode::Internal,
+                     "output '{}' of run {} is not kept any more", name,
+                     run.number);
+  return *output;
 }
 
 void PlanEngine::bindParameters() {
@@ -105,6 +130,7 @@ void PlanEngine::bindParameters() {
     view.name = parameter.name;
     view.shape.assign(parameter.type.shape.begin(),
                       parameter.type.shape.begin() + parameter.type.rank);
+    view.memory = &executor->memory();
     view.value = executor->parameter(i);
     view.master = executor->master(i);
     view.moment1 = executor->moment1(i);

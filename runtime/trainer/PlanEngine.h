@@ -20,11 +20,17 @@ public:
   int64_t vocabSize() const override;
   std::span<ParameterView> parameters() override { return views; }
   std::span<const ParameterRole> roles() const override { return parts; }
-  const EngineBuffers &buffers() const override { return bound; }
+  const EngineInputs &inputs() const override { return bound; }
+  DeviceMemory &memory() override { return executor->memory(); }
   double trainingFlops(double tokens, double contextPairs) const override;
-  void microStep() override { run(microStepProgram, "nll", bound.microNll); }
-  void update() override { run(updateProgram, "stats", bound.stats); }
-  void evaluate() override { run(evalProgram, "nll", bound.evalNll); }
+  StatusOr<EngineRun> start(EngineRun::Program program) override;
+  StatusOr<Buffer> finish(EngineRun run) override;
+  int64_t keptRuns() const override { return runsInFlight; }
+  /// A CPU runs a program while it is started.
+  bool runsAhead() const override { return !executor->memory().isHost(); }
+
+  /// What runs the plan.
+  Executor &device() { return *executor; }
 
 private:
   explicit PlanEngine(std::unique_ptr<Executor> made)
@@ -33,12 +39,12 @@ private:
   Status bindInputs();
   Status checkOutputs() const;
   void bindParameters();
-  /// Runs a program and takes one output of this run.
-  void run(int program, std::string_view outputName, Buffer &output);
+  /// Index of a program in the plan.
+  int indexOf(EngineRun::Program program) const;
 
   std::unique_ptr<Executor> executor;
   int microStepProgram = -1, updateProgram = -1, evalProgram = -1;
-  EngineBuffers bound;
+  EngineInputs bound;
   std::vector<ParameterView> views;
   std::vector<ParameterRole> parts;
 };

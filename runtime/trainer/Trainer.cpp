@@ -3,6 +3,7 @@
 #include "runtime/trainer/Trainer.h"
 
 #include "runtime/checkpoint/Cast.h"
+#include "runtime/checkpoint/Staging.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,25 +17,27 @@ static void copyInto(const Buffer &buffer, const T *values, size_t count) {
   std::memcpy(buffer.data, values, count * sizeof(T));
 }
 
-void qwen::setInputs(const Batch &batch, const EngineBuffers &buffers) {
-  copyInto(buffers.tokens, batch.tokens.data(), batch.tokens.size());
-  copyInto(buffers.labels, batch.labels.data(), batch.labels.size());
-  copyInto(buffers.positions, batch.positions.data(), batch.positions.size());
-  copyInto(buffers.cuSeqlens, batch.cuSeqlens.data(), batch.cuSeqlens.size());
+void qwen::setInputs(const Batch &batch, const EngineInputs &inputs) {
+  copyInto(inputs.tokens, batch.tokens.data(), batch.tokens.size());
+  copyInto(inputs.labels, batch.labels.data(), batch.labels.size());
+  copyInto(inputs.positions, batch.positions.data(), batch.positions.size());
+  copyInto(inputs.cuSeqlens, batch.cuSeqlens.data(), batch.cuSeqlens.size());
 }
 
-double qwen::sumLosses(const Batch &batch, const Buffer &nll) {
+double qwen::sumLosses(std::span<const int32_t> labels, const Buffer &nll) {
   double sum = 0;
-  for (size_t t = 0; t < batch.labels.size(); ++t)
-    if (batch.labels[t] != ignoredLabel)
+  for (size_t t = 0; t < labels.size(); ++t)
+    if (labels[t] != ignoredLabel)
       sum += double(nll.as<float>()[t]);
   return sum;
 }
 
-void qwen::discardGradients(Engine &engine) {
+Status qwen::discardGradients(Engine &engine) {
   for (const ParameterRole &role : engine.roles())
     if (role.gradient.data)
-      std::memset(role.gradient.data, 0, size_t(role.gradient.bytes()));
+      QWEN_RETURN_IF_ERROR(
+          engine.memory().zero(role.gradient.data, role.gradient.bytes()));
+  return okStatus();
 }
 
 StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
@@ -55,16 +58,17 @@ StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
     }
   }
   QWEN_RETURN_IF_ERROR(trainer.loadEpoch());
+  trainer.last.packsOfEpoch = trainer.packing->packs();
   return trainer;
 }
 
 Status Trainer::loadEpoch() {
-  if (packedEpoch == position.epoch)
+  if (packedEpoch == cursor.epoch)
     return okStatus();
-  QWEN_ASSIGN_OR_RETURN(
-      packing, EpochPacking::create(*data, engine->limits(), options.seed,
-                                    uint32_t(position.epoch)));
-  packedEpoch = position.epoch;
+  QWEN_ASSIGN_OR_RETURN(packing, EpochPacking::create(*data, engine->limits(),
+                                                      options.seed,
+                                                      uint32_t(cursor.epoch)));
+  packedEpoch = cursor.epoch;
   return okStatus();
 }
 
@@ -73,139 +77,239 @@ Status Trainer::restore(const TrainerState &saved) {
   if (saved.epoch > std::numeric_limits<uint32_t>::max())
     return dataLoss("trainer state: epoch {} is out of range", saved.epoch);
   position = saved;
+  cursor = {saved.step, saved.epoch, saved.pack};
   QWEN_RETURN_IF_ERROR(loadEpoch());
+  last.packsOfEpoch = packing->packs();
   if (saved.pack >= packing->packs())
     return dataLoss("trainer state: pack {} of epoch {}, which has {}",
                     saved.pack, saved.epoch, packing->packs());
   return okStatus();
 }
 
-void Trainer::advance(int64_t packs) {
-  ++position.step;
-  position.pack += packs;
-  // A checkpoint at the end of an epoch stands at the start of the next one.
-  if (position.pack == packing->packs()) {
-    position.pack = 0;
-    ++position.epoch;
-  }
-}
-
-/// Runs the given packs; returns the sum of their losses.
-double Trainer::runMicroBatches(std::span<const int64_t> packs, float lossScale,
-                                StepResult &result) {
-  const EngineBuffers &buffers = engine->buffers();
-  *buffers.lossScale.as<float>() = lossScale;
-  double sum = 0;
-  for (int64_t pack : packs) {
-    fillBatch(*data, packing->pack(pack), engine->limits(), batch);
-    setInputs(batch, buffers);
-    engine->microStep();
-    sum += sumLosses(batch, buffers.microNll);
-    result.tokens += batch.used;
-    result.contextPairs += batch.contextPairs;
-  }
-  return sum;
-}
-
-void Trainer::update(StepResult &result) {
-  const EngineBuffers &buffers = engine->buffers();
-  std::array<float, 8> hyper =
-      makeHyper(options.adamw, result.learningRate, position.updates + 1);
-  copyInto(buffers.hyper, hyper.data(), hyper.size());
-  int32_t rng[2] = {static_cast<int32_t>(options.seed),
-                    static_cast<int32_t>(position.step)};
-  copyInto(buffers.rng, rng, 2);
-  engine->update();
-  const float *stats = buffers.stats.as<float>();
-  result.gradNorm = double(stats[0]);
-  if (stats[2] == 0)
-    result.kind = StepResult::Kind::NonFinite;
-}
-
-Status Trainer::step(StepResult &result) {
-  result = StepResult();
-  QWEN_RETURN_IF_ERROR(loadEpoch());
-  result.learningRate = options.schedule.rate(position.step, total);
-  result.packs =
-      std::min(options.accumulation, packing->packs() - position.pack);
-  lastPacks.clear();
-  lastEpoch = position.epoch;
+/// Chooses the packs of the step at the cursor and moves the cursor behind it.
+Trainer::PendingStep Trainer::nextStep() {
+  PendingStep step;
+  StepResult &result = step.result;
+  step.begin = cursor;
+  step.packsOfEpoch = packing->packs();
+  result.learningRate = options.schedule.rate(cursor.step, total);
+  result.packs = std::min(options.accumulation, packing->packs() - cursor.pack);
   for (int64_t i = 0; i < result.packs; ++i) {
-    int64_t pack = position.pack + i;
+    int64_t pack = cursor.pack + i;
     int64_t supervised = countSupervised(*data, packing->pack(pack));
     result.supervised += supervised;
     if (supervised > 0)
-      lastPacks.push_back(pack);
+      step.packs.push_back(pack);
   }
-  lastSupervised = result.supervised;
-  if (result.supervised == 0) {
-    result.kind = StepResult::Kind::Empty;
-    ++position.emptySteps;
-    advance(result.packs);
+  ++cursor.step;
+  cursor.pack += result.packs;
+  // A checkpoint at the end of an epoch stands at the start of the next one.
+  if (cursor.pack == packing->packs()) {
+    cursor.pack = 0;
+    ++cursor.epoch;
+  }
+  step.end = cursor;
+  return step;
+}
+
+Status Trainer::start() {
+  assert(pending.size() < 2 && "finish a step first");
+  if (cursor.step >= total)
     return okStatus();
-  }
-  position.emptyMicroBatches += result.packs - int64_t(lastPacks.size());
-  auto scale = static_cast<float>(1.0 / double(result.supervised));
-  double sum = runMicroBatches(lastPacks, scale, result);
-  result.loss = sum / double(result.supervised);
-  if (std::isfinite(result.loss)) {
-    update(result);
-  } else {
-    result.kind = StepResult::Kind::NonFinite;
-    result.gradNorm = std::numeric_limits<double>::quiet_NaN();
-    discardGradients(*engine);
-  }
-  if (result.kind == StepResult::Kind::Updated) {
-    ++position.updates;
-    position.nonFiniteInARow = 0;
-  } else {
-    ++position.nonFiniteSteps;
-    ++position.nonFiniteInARow;
-  }
-  position.tokens += result.tokens;
-  position.supervisedTokens += result.supervised;
-  advance(result.packs);
+  // The update of the step before comes before these micro-batches.
+  QWEN_RETURN_IF_ERROR(startUpdate());
+  QWEN_RETURN_IF_ERROR(loadEpoch());
+  pending.push_back(nextStep());
+  PendingStep &step = pending.back();
+  if (step.result.supervised > 0)
+    return startMicroBatches(step);
+  step.result.kind = StepResult::Kind::Empty;
   return okStatus();
 }
 
-std::string Trainer::explainNonFinite() {
-  auto lastPacking = EpochPacking::create(*data, engine->limits(), options.seed,
-                                          uint32_t(lastEpoch));
-  if (!lastPacking.ok())
-    return lastPacking.status().message();
-  const EngineBuffers &buffers = engine->buffers();
-  *buffers.lossScale.as<float>() =
-      static_cast<float>(1.0 / double(std::max<int64_t>(lastSupervised, 1)));
-  std::string found = "nothing found when the step was run again";
-  for (int64_t pack : lastPacks) {
-    auto documents = lastPacking->pack(pack);
-    fillBatch(*data, documents, engine->limits(), batch);
-    setInputs(batch, buffers);
-    engine->microStep();
-    if (int64_t at = firstNonFinite(buffers.microNll);
-        at >= 0 && at < batch.used) {
-      auto slot = std::upper_bound(batch.cuSeqlens.begin() + 1,
-                                   batch.cuSeqlens.end(), int32_t(at)) -
-                  batch.cuSeqlens.begin() - 1;
-      found = fmt::format("loss of token {} of document {}",
-                          at - batch.cuSeqlens[size_t(slot)],
-                          documents[size_t(slot)]);
-      break;
-    }
-    auto roles = engine->roles();
-    auto parameters = engine->parameters();
-    size_t i = 0;
-    while (i < roles.size() &&
-           (!roles[i].gradient.data || firstNonFinite(roles[i].gradient) < 0))
-      ++i;
-    if (i < roles.size()) {
-      found = fmt::format("gradient of '{}'", parameters[i].name);
-      break;
-    }
+/// Starts a program once what its output will replace has been read.
+StatusOr<EngineRun> Trainer::startRun(EngineRun::Program program) {
+  int64_t replaced = nextRun - engine->keptRuns();
+  for (PendingStep &step : pending) {
+    QWEN_RETURN_IF_ERROR(readLosses(step, replaced));
+    if (step.update && step.update->number <= replaced)
+      QWEN_RETURN_IF_ERROR(readStats(step));
   }
-  discardGradients(*engine);
-  return found;
+  QWEN_ASSIGN_OR_RETURN(EngineRun run, engine->start(program));
+  nextRun = run.number + 1;
+  return run;
 }
+
+Status Trainer::startMicroBatches(PendingStep &step) {
+  const EngineInputs &inputs = engine->inputs();
+  *inputs.lossScale.as<float>() =
+      static_cast<float>(1.0 / double(step.result.supervised));
+  for (int64_t pack : step.packs) {
+    fillBatch(*data, packing->pack(pack), engine->limits(), batch);
+    setInputs(batch, inputs);
+    QWEN_ASSIGN_OR_RETURN(EngineRun run,
+                          startRun(EngineRun::Program::MicroStep));
+    step.unread.push_back({run, batch.labels});
+    step.result.tokens += batch.used;
+    step.result.contextPairs += batch.contextPairs;
+    ++step.result.microBatches;
+  }
+  return okStatus();
+}
+
+/// Starts the update of the oldest pending step where it has one and it is not
+/// started: all steps before are finished.
+Status Trainer::startUpdate() {
+  if (pending.empty() || pending.front().update ||
+      pending.front().packs.empty())
+    return okStatus();
+  PendingStep &step = pending.front();
+  const EngineInputs &inputs = engine->inputs();
+  std::array<float, 8> hyper =
+      makeHyper(options.adamw, step.result.learningRate, position.updates + 1);
+  copyInto(inputs.hyper, hyper.data(), hyper.size());
+  int32_t rng[2] = {static_cast<int32_t>(options.seed),
+                    static_cast<int32_t>(step.begin.step)};
+  copyInto(inputs.rng, rng, 2);
+  QWEN_ASSIGN_OR_RETURN(step.update, startRun(EngineRun::Program::Update));
+  return okStatus();
+}
+
+/// Reads the losses of the step's runs up to a number.
+Status Trainer::readLosses(PendingStep &step, int64_t upTo) {
+  while (!step.unread.empty() && step.unread.front().run.number <= upTo) {
+    const MicroBatch &micro = step.unread.front();
+    QWEN_ASSIGN_OR_RETURN(Buffer nll, engine->finish(micro.run));
+    step.lossSum += sumLosses(micro.labels, nll);
+    step.unread.pop_front();
+  }
+  return okStatus();
+}
+
+Status Trainer::readStats(PendingStep &step) {
+  if (step.stats)
+    return okStatus();
+  QWEN_ASSIGN_OR_RETURN(Buffer stats, engine->finish(*step.update));
+  step.stats.emplace();
+  std::copy_n(stats.as<float>(), step.stats->size(), step.stats->data());
+  return okStatus();
+}
+
+/// Takes a step that has ended into the state.
+Status Trainer::countStep(PendingStep &step) {
+  StepResult &result = step.result;
+  if (result.kind == StepResult::Kind::Empty) {
+    ++position.emptySteps;
+  } else {
+    result.loss = step.lossSum / double(result.supervised);
+    result.gradNorm = double((*step.stats)[0]);
+    bool updated = (*step.stats)[2] != 0;
+    if (updated && !std::isfinite(result.loss))
+      return makeError(StatusCode::Internal,
+                       "the loss of step {} is not finite but the norm of its "
+                       "gradient is: the update was not withheld",
+                       step.end.step);
+    if (updated) {
+      ++position.updates;
+      position.nonFiniteInARow = 0;
+    } else {
+      result.kind = StepResult::Kind::NonFinite;
+      ++position.nonFiniteSteps;
+      ++position.nonFiniteInARow;
+    }
+    position.emptyMicroBatches += result.packs - result.microBatches;
+    position.tokens += result.tokens;
+    position.supervisedTokens += result.supervised;
+  }
+  position.step = step.end.step;
+  position.epoch = step.end.epoch;
+  position.pack = step.end.pack;
+  return okStatus();
+}
+
+Status Trainer::finish(StepResult &result) {
+  assert(!pending.empty() && "start a step first");
+  QWEN_RETURN_IF_ERROR(startUpdate());
+  PendingStep &step = pending.front();
+  QWEN_RETURN_IF_ERROR(readLosses(step, nextRun));
+  if (step.update)
+    QWEN_RETURN_IF_ERROR(readStats(step));
+  QWEN_RETURN_IF_ERROR(countStep(step));
+  result = step.result;
+  last = std::move(step);
+  pending.pop_front();
+  return okStatus();
+}
+
+Status Trainer::step(StepResult &result) {
+  assert(pending.empty() && "another step is started");
+  QWEN_RETURN_IF_ERROR(start());
+  return finish(result);
+}
+
+Status Trainer::cancel() {
+  if (pending.empty())
+    return okStatus();
+  assert(pending.size() == 1 && !pending.front().update &&
+         "an update cannot be taken back");
+  pending.clear();
+  cursor = {position.step, position.epoch, position.pack};
+  QWEN_RETURN_IF_ERROR(loadEpoch());
+  return discardGradients(*engine);
+}
+
+/// What a micro-batch makes NaN or infinite; empty where nothing. Its gradients
+/// are added to those that are there.
+StatusOr<std::string> Trainer::findNonFinite(int64_t pack,
+                                             const EpochPacking &packs) {
+  auto documents = packs.pack(pack);
+  fillBatch(*data, documents, engine->limits(), batch);
+  setInputs(batch, engine->inputs());
+  QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(EngineRun::Program::MicroStep));
+  QWEN_ASSIGN_OR_RETURN(Buffer nll, engine->finish(run));
+  if (int64_t at = firstNonFinite(nll); at >= 0 && at < batch.used) {
+    auto slot = std::upper_bound(batch.cuSeqlens.begin() + 1,
+                                 batch.cuSeqlens.end(), int32_t(at)) -
+                batch.cuSeqlens.begin() - 1;
+    return fmt::format("loss of token {} of document {}",
+                       at - batch.cuSeqlens[size_t(slot)],
+                       documents[size_t(slot)]);
+  }
+  Staging staging(engine->memory());
+  for (size_t i = 0; const ParameterRole &role : engine->roles()) {
+    const std::string &name = engine->parameters()[i++].name;
+    if (!role.gradient.data)
+      continue;
+    QWEN_ASSIGN_OR_RETURN(int64_t at, staging.firstNonFinite(role.gradient));
+    if (at >= 0)
+      return fmt::format("gradient of '{}'", name);
+  }
+  return std::string();
+}
+
+StatusOr<std::string> Trainer::explainNonFinite() {
+  QWEN_RETURN_IF_ERROR(cancel());
+  QWEN_ASSIGN_OR_RETURN(EpochPacking packs,
+                        EpochPacking::create(*data, engine->limits(),
+                                             options.seed,
+                                             uint32_t(last.begin.epoch)));
+  *engine->inputs().lossScale.as<float>() = static_cast<float>(
+      1.0 / double(std::max<int64_t>(last.result.supervised, 1)));
+  std::string found;
+  for (size_t i = 0; i < last.packs.size() && found.empty(); ++i) {
+    QWEN_ASSIGN_OR_RETURN(found, findNonFinite(last.packs[i], packs));
+  }
+  QWEN_RETURN_IF_ERROR(discardGradients(*engine));
+  return found.empty() ? "nothing found when the step was run again" : found;
+}
+
+namespace {
+/// Evaluations that were started, oldest first.
+struct PendingEvaluation {
+  EngineRun run;
+  std::vector<int32_t> labels;
+};
+} // namespace
 
 StatusOr<EvalResult>
 qwen::evaluate(Engine &engine, const TokenDataset &data,
@@ -213,10 +317,19 @@ qwen::evaluate(Engine &engine, const TokenDataset &data,
   PackLimits limits = engine.limits();
   QWEN_ASSIGN_OR_RETURN(EpochPacking packing,
                         EpochPacking::createInOrder(data, limits));
-  const EngineBuffers &buffers = engine.buffers();
   EvalResult result;
   Batch batch;
   double sum = 0;
+  std::deque<PendingEvaluation> pending;
+  auto readOldest = [&]() -> Status {
+    QWEN_ASSIGN_OR_RETURN(Buffer nll, engine.finish(pending.front().run));
+    sum += sumLosses(pending.front().labels, nll);
+    pending.pop_front();
+    return okStatus();
+  };
+  // Two are enough for one to run while the other one's losses are read, and a
+  // stop does not wait for more.
+  size_t most = engine.runsAhead() ? 2 : 1;
   for (int64_t pack = 0; pack < packing.packs(); ++pack) {
     if (stopRequested && stopRequested()) {
       result.stopped = true;
@@ -225,11 +338,16 @@ qwen::evaluate(Engine &engine, const TokenDataset &data,
     fillBatch(data, packing.pack(pack), limits, batch);
     if (batch.supervised == 0)
       continue;
-    setInputs(batch, buffers);
-    engine.evaluate();
-    sum += sumLosses(batch, buffers.evalNll);
+    setInputs(batch, engine.inputs());
+    QWEN_ASSIGN_OR_RETURN(EngineRun run,
+                          engine.start(EngineRun::Program::Evaluation));
+    pending.push_back({run, batch.labels});
     result.supervised += batch.supervised;
+    if (pending.size() >= most)
+      QWEN_RETURN_IF_ERROR(readOldest());
   }
+  while (!pending.empty())
+    QWEN_RETURN_IF_ERROR(readOldest());
   if (result.supervised == 0)
     return invalidArgument("'{}' has no supervised token to evaluate on",
                            data.path());

@@ -6,6 +6,17 @@
 // without a supervised token is not run; a step without one changes nothing
 // and is counted. Both take their place in the schedule and the data.
 //
+// A step is started and finished apart, so that the next one's micro-batches
+// can be started before the results of this one are read:
+//
+//   trainer.start();          // micro-batches of step n
+//   trainer.start();          // update of step n, micro-batches of step n + 1
+//   trainer.finish(result);   // results of step n
+//
+// The update of a step is started when all steps before it are finished, as its
+// bias corrections count the updates that were not skipped. Results do not
+// depend on how far ahead steps were started.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef QWEN_RUNTIME_TRAINER_TRAINER_H
@@ -15,6 +26,7 @@
 #include "runtime/trainer/Schedule.h"
 #include "runtime/trainer/TrainerState.h"
 
+#include <deque>
 #include <functional>
 #include <optional>
 
@@ -45,6 +57,7 @@ struct StepResult {
   int64_t tokens = 0; ///< without padding
   int64_t supervised = 0;
   double contextPairs = 0;
+  int64_t microBatches = 0; ///< run, of `packs`
 };
 
 /// Mean negative log-likelihood over a data set.
@@ -68,37 +81,76 @@ public:
   int64_t totalSteps() const { return total; }
   const TrainerState &state() const { return position; }
   bool finished() const { return position.step >= total; }
-  /// Of the current epoch.
+  /// Of the epoch of the step that was started last.
   double packingEfficiency() const { return packing->efficiency(); }
-  int64_t packsOfEpoch() const { return packing->packs(); }
+  /// Of the epoch of the step that was finished last.
+  int64_t packsOfEpoch() const { return last.packsOfEpoch; }
 
-  /// Runs one step.
+  /// Starts the next step; nothing where there is none. At most two steps are
+  /// started and not finished.
+  Status start();
+  /// Waits for the oldest step that was started. `state()` is then the one
+  /// after it.
+  Status finish(StepResult &result);
+  /// Runs one step. Nothing may be started.
   Status step(StepResult &result);
+  /// Steps that were started and not finished.
+  int64_t pendingSteps() const { return int64_t(pending.size()); }
+  /// Forgets the step that was started, if any, and its gradients: the state is
+  /// that after the last finished step. Its update must not have been started,
+  /// that is, no other step was pending when it was started or since.
+  Status cancel();
 
   /// After a step that was not finite: runs its micro-batches again and names
-  /// the first thing found NaN or infinite.
-  std::string explainNonFinite();
+  /// the first thing found NaN or infinite. Cancels what was started.
+  StatusOr<std::string> explainNonFinite();
 
 private:
+  /// A place in the data.
+  struct Cursor {
+    int64_t step = 0, epoch = 0, pack = 0;
+  };
+  /// A micro-batch whose losses are not read yet.
+  struct MicroBatch {
+    EngineRun run;
+    std::vector<int32_t> labels;
+  };
+  /// A step between its start and its end.
+  struct PendingStep {
+    StepResult result;
+    Cursor begin, end;
+    int64_t packsOfEpoch = 0;
+    std::vector<int64_t> packs; ///< with supervised tokens
+    std::deque<MicroBatch> unread;
+    double lossSum = 0;
+    std::optional<EngineRun> update;
+    std::optional<std::array<float, 4>> stats;
+  };
+
   Trainer(Engine &engine, const TokenDataset &data, TrainerOptions options)
       : engine(&engine), data(&data), options(options) {}
   Status loadEpoch();
-  void advance(int64_t packs);
-  double runMicroBatches(std::span<const int64_t> packs, float lossScale,
-                         StepResult &result);
-  void update(StepResult &result);
+  PendingStep nextStep();
+  Status startMicroBatches(PendingStep &step);
+  Status startUpdate();
+  StatusOr<EngineRun> startRun(EngineRun::Program program);
+  Status readLosses(PendingStep &step, int64_t upTo);
+  Status readStats(PendingStep &step);
+  Status countStep(PendingStep &step);
+  StatusOr<std::string> findNonFinite(int64_t pack, const EpochPacking &packs);
 
   Engine *engine;
   const TokenDataset *data;
   TrainerOptions options;
-  TrainerState position;
+  TrainerState position; ///< after the last finished step
+  Cursor cursor;         ///< after the last started step
   int64_t total = 0;
   int64_t packedEpoch = -1;
-  std::optional<EpochPacking> packing;
+  std::optional<EpochPacking> packing; ///< of the cursor's epoch
   Batch batch;
-  int64_t lastEpoch = 0;          ///< of lastPacks
-  std::vector<int64_t> lastPacks; ///< run in the last step
-  int64_t lastSupervised = 0;
+  int64_t nextRun = 0;
+  std::deque<PendingStep> pending;
+  PendingStep last; ///< finished
 };
 
 /// Evaluates on all documents, in the order of the file. `stopRequested`, where
@@ -108,13 +160,13 @@ evaluate(Engine &engine, const TokenDataset &data,
          const std::function<bool()> &stopRequested = nullptr);
 
 /// Copies a batch into the engine's inputs.
-void setInputs(const Batch &batch, const EngineBuffers &buffers);
+void setInputs(const Batch &batch, const EngineInputs &inputs);
 
-/// Sum of the losses of the supervised positions, in double.
-double sumLosses(const Batch &batch, const Buffer &nll);
+/// Sum of the losses of the positions that have a label, in double.
+double sumLosses(std::span<const int32_t> labels, const Buffer &nll);
 
 /// Zeroes all gradients without an update.
-void discardGradients(Engine &engine);
+Status discardGradients(Engine &engine);
 
 } // namespace qwen
 

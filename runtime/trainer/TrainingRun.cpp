@@ -118,11 +118,11 @@ Status TrainingRun::checkNonFinite(const StepResult &result) {
       state.nonFiniteSteps, state.nonFiniteInARow));
   if (state.nonFiniteInARow < options.maxNonFinite)
     return okStatus();
+  QWEN_ASSIGN_OR_RETURN(std::string found, trainer.explainNonFinite());
   return makeError(StatusCode::FailedPrecondition,
                    "{} steps in a row were not finite, stopping at step {}; "
                    "first NaN or infinity: {}",
-                   state.nonFiniteInARow, state.step,
-                   trainer.explainNonFinite());
+                   state.nonFiniteInARow, state.step, found);
 }
 
 Status TrainingRun::runEvaluation(const std::function<bool()> &stopRequested) {
@@ -172,28 +172,45 @@ Status TrainingRun::save(bool last) {
   return okStatus();
 }
 
+bool TrainingRun::due(int64_t every, int64_t step) const {
+  return every > 0 && step % every == 0;
+}
+
+/// Finishes one step; its time is that since the step before, or since it was
+/// started where that was later.
+Status TrainingRun::runStep(StepResult &result) {
+  int64_t step = trainer.state().step + 1;
+  if (trainer.pendingSteps() == 0) {
+    stepBegan = now();
+    QWEN_RETURN_IF_ERROR(trainer.start());
+  }
+  bool ahead = engine.runsAhead() && !due(options.evalEvery, step) &&
+               !due(options.saveEvery, step);
+  if (ahead)
+    QWEN_RETURN_IF_ERROR(trainer.start());
+  QWEN_RETURN_IF_ERROR(trainer.finish(result));
+  double end = now(), seconds = std::max(end - stepBegan, 1e-9);
+  stepBegan = end;
+  stepSeconds += seconds;
+  ++stepsHere;
+  return reportStep(result, seconds);
+}
+
 StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
-  auto due = [&](int64_t every) {
-    return every > 0 && trainer.state().step % every == 0;
-  };
   savedStep = trainer.state().step > 0 ? trainer.state().step : -1;
   evaluatedStep = trainer.state().evaluatedStep;
-  if (due(options.evalEvery))
+  if (due(options.evalEvery, trainer.state().step))
     QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
   while (!trainer.finished() && !stopRequested()) {
     StepResult result;
-    double start = now();
-    QWEN_RETURN_IF_ERROR(trainer.step(result));
-    double seconds = std::max(now() - start, 1e-9);
-    stepSeconds += seconds;
-    ++stepsHere;
-    QWEN_RETURN_IF_ERROR(reportStep(result, seconds));
+    QWEN_RETURN_IF_ERROR(runStep(result));
     QWEN_RETURN_IF_ERROR(checkNonFinite(result));
-    if (due(options.evalEvery))
+    if (due(options.evalEvery, trainer.state().step))
       QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
-    if (due(options.saveEvery))
+    if (due(options.saveEvery, trainer.state().step))
       QWEN_RETURN_IF_ERROR(save(/*last=*/false));
   }
+  QWEN_RETURN_IF_ERROR(trainer.cancel());
   if (trainer.finished()) {
     QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
     QWEN_RETURN_IF_ERROR(save(/*last=*/true));

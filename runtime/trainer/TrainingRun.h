@@ -57,6 +57,10 @@ enum class RunEnd { Finished, Stopped };
 /// A run from the trainer's position to its end, or until `stopRequested`,
 /// which is asked after each step and in evaluations. An evaluation that a stop
 /// cut short is made up for by the run that goes on.
+///
+/// Where the engine runs ahead, the micro-batches of a step are started before
+/// the results of the one before it are read, except where something has to
+/// happen between the two. A stop drops what was started.
 class TrainingRun {
 public:
   TrainingRun(Trainer &trainer, Engine &engine, const TokenDataset *evalData,
@@ -68,6 +72,8 @@ public:
   StatusOr<RunEnd> run(const std::function<bool()> &stopRequested);
 
 private:
+  bool due(int64_t every, int64_t step) const;
+  Status runStep(StepResult &result);
   Status reportStep(const StepResult &result, double seconds);
   Status checkNonFinite(const StepResult &result);
   Status runEvaluation(const std::function<bool()> &stopRequested);
@@ -85,6 +91,7 @@ private:
   int64_t savedStep = -1, evaluatedStep = 0;
   int64_t stepsHere = 0;  ///< done by this process
   double stepSeconds = 0; ///< they took
+  double stepBegan = 0;   ///< when the pending step's time begins
 };
 
 } // namespace qwen

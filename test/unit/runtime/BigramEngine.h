@@ -2,27 +2,38 @@
 //
 // Logits of the next token are a row of a table; its gradient and AdamW are
 // written out. Stands in for a plan where the trainer's own rules are tested.
+// As a device it runs nothing before it has to, and its memory is a FakeDevice.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef QWEN_TEST_UNIT_RUNTIME_BIGRAMENGINE_H
 #define QWEN_TEST_UNIT_RUNTIME_BIGRAMENGINE_H
 
+#include "FakeDevice.h"
 #include "runtime/trainer/Engine.h"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <memory>
 #include <vector>
 
 namespace qwen {
 
 class BigramEngine final : public Engine {
 public:
-  BigramEngine(PackLimits packLimits, int64_t vocab)
+  /// Where a model runs, and how many outputs it keeps.
+  enum class Kind { Host, Device };
+
+  BigramEngine(PackLimits packLimits, int64_t vocab, Kind kind = Kind::Host,
+               int64_t kept = 64)
       : size(packLimits), vocab(vocab), table(size_t(vocab * vocab)),
-        grad(table.size()), m(table.size()), v(table.size()),
-        ints(size_t(3 * size.tokens + size.documents + 1 + 2)),
-        floats(size_t(2 * size.tokens + 1 + 8 + 4)) {
+        grad(table.size()), m(table.size()), v(table.size()), kept(kept),
+        ints(size_t(3 * size.tokens + size.documents + 1 + 2)), floats(1 + 8) {
+    if (kind == Kind::Device) {
+      device = std::make_unique<FakeDevice>();
+      device->wait = [this] { runUpTo(started - 1); };
+    }
     int32_t *i = ints.data();
     for (Buffer *buffer : {&bound.tokens, &bound.labels, &bound.positions}) {
       *buffer = view(i, DType::I32, size.tokens);
@@ -30,68 +41,57 @@ public:
     }
     bound.cuSeqlens = view(i, DType::I32, size.documents + 1);
     bound.rng = view(i + size.documents + 1, DType::I32, 2);
-    float *f = floats.data();
-    bound.microNll = view(f, DType::F32, size.tokens);
-    bound.evalNll = view(f + size.tokens, DType::F32, size.tokens);
-    f += 2 * size.tokens;
-    bound.lossScale = view(f, DType::F32, 1);
-    bound.hyper = view(f + 1, DType::F32, 8);
-    bound.stats = view(f + 9, DType::F32, 4);
-    int64_t n = int64_t(table.size());
+    bound.lossScale = view(floats.data(), DType::F32, 1);
+    bound.hyper = view(floats.data() + 1, DType::F32, 8);
     ParameterView parameter;
     parameter.name = "model.table";
-    parameter.shape = {n};
-    parameter.value = view(table.data(), DType::F32, n);
-    parameter.moment1 = view(m.data(), DType::F32, n);
-    parameter.moment2 = view(v.data(), DType::F32, n);
+    parameter.shape = {int64_t(table.size())};
+    parameter.memory = &memory();
+    parameter.value = place(table);
+    parameter.moment1 = place(m);
+    parameter.moment2 = place(v);
     views = {parameter};
-    parts = {
-        {true, ParameterInit::Normal, 0.02, view(grad.data(), DType::F32, n)}};
+    parts = {{true, ParameterInit::Normal, 0.02, place(grad)}};
   }
 
   PackLimits limits() const override { return size; }
   int64_t vocabSize() const override { return vocab; }
   std::span<ParameterView> parameters() override { return views; }
   std::span<const ParameterRole> roles() const override { return parts; }
-  const EngineBuffers &buffers() const override { return bound; }
+  const EngineInputs &inputs() const override { return bound; }
+  DeviceMemory &memory() override { return device ? *device : hostMemory(); }
   double trainingFlops(double tokens, double pairs) const override {
     return 6 * tokens + pairs;
   }
 
-  void microStep() override {
-    forward(bound.microNll.as<float>(), *bound.lossScale.as<float>());
-    const int32_t *ids = bound.tokens.as<int32_t>();
-    seen.push_back({ids, ids + size.tokens});
-    if (int64_t(seen.size()) == poisonedMicroStep || poisonAll)
-      bound.microNll.as<float>()[0] = grad[0] = std::nanf("");
-    if (int64_t(seen.size()) == poisonedGradient)
-      grad[1] = std::nanf("");
+  StatusOr<EngineRun> start(EngineRun::Program program) override {
+    queue.push_back({program, ints, floats, {}});
+    order.push_back(program);
+    EngineRun run{program, started++};
+    if (!device)
+      runUpTo(run.number);
+    return run;
   }
-  void evaluate() override { forward(bound.evalNll.as<float>(), 0); }
+  StatusOr<Buffer> finish(EngineRun run) override {
+    if (run.number < started - kept)
+      return makeError(StatusCode::Internal, "run {} is not kept", run.number);
+    if (run.program == EngineRun::Program::Update)
+      startedBehindUpdate.push_back(started - 1 - run.number);
+    runUpTo(run.number);
+    Run &done = queue[size_t(run.number)];
+    return view(done.output.data(), DType::F32, int64_t(done.output.size()));
+  }
+  int64_t keptRuns() const override { return kept; }
+  bool runsAhead() const override { return device != nullptr; }
 
-  void update() override {
-    double sum = 0;
-    for (float g : grad)
-      sum += double(g) * double(g);
-    const float *h = bound.hyper.as<float>();
-    float *stats = bound.stats.as<float>();
-    double norm = std::sqrt(sum);
-    stats[0] = float(norm);
-    stats[1] =
-        h[5] > 0 ? float(std::min(1.0, double(h[5]) / (norm + 1e-6))) : 1.0f;
-    stats[2] = std::isfinite(norm);
-    for (size_t i = 0; stats[2] && i < table.size(); ++i) {
-      float g = stats[1] * grad[i];
-      table[i] *= 1 - h[0] * h[4];
-      m[i] = (1 - h[1]) * m[i] + h[1] * g;
-      v[i] = (1 - h[2]) * v[i] + h[2] * g * g;
-      table[i] -=
-          h[0] / h[6] * m[i] / (std::sqrt(v[i]) / std::sqrt(h[7]) + h[3]);
-    }
-    std::fill(grad.begin(), grad.end(), 0.0f);
-    ++updates;
+  /// Tokens of the micro-steps up to the last update.
+  std::vector<std::vector<int32_t>> trained() const {
+    return {seen.begin(), seen.begin() + seenAtUpdate};
   }
 
+  std::vector<EngineRun::Program> order; ///< of what was started
+  /// Runs that were started behind each update before its output was read.
+  std::vector<int64_t> startedBehindUpdate;
   std::vector<std::vector<int32_t>> seen; ///< tokens of every micro-step
   int64_t updates = 0;
   int64_t poisonedMicroStep = -1; ///< its loss is NaN, counted from 1
@@ -100,8 +100,68 @@ public:
   PackLimits size;
   int64_t vocab;
   std::vector<float> table, grad, m, v;
+  int64_t kept;
 
 private:
+  /// A started program with its inputs.
+  struct Run {
+    EngineRun::Program program;
+    std::vector<int32_t> ints;
+    std::vector<float> floats, output;
+  };
+
+  void runUpTo(int64_t number) {
+    for (; ran <= number; ++ran) {
+      Run &run = queue[size_t(ran)];
+      if (run.program == EngineRun::Program::MicroStep)
+        microStep(run);
+      else if (run.program == EngineRun::Program::Update)
+        update(run);
+      else
+        forward(run, 0);
+    }
+  }
+
+  void microStep(Run &run) {
+    forward(run, run.floats[0]);
+    seen.push_back({run.ints.begin(), run.ints.begin() + size.tokens});
+    if (int64_t(seen.size()) == poisonedMicroStep || poisonAll)
+      run.output[0] = grad[0] = std::nanf("");
+    if (int64_t(seen.size()) == poisonedGradient)
+      grad[1] = std::nanf("");
+  }
+
+  void update(Run &run) {
+    double sum = 0;
+    for (float g : grad)
+      sum += double(g) * double(g);
+    const float *h = run.floats.data() + 1;
+    double norm = std::sqrt(sum);
+    std::vector<float> stats = {
+        float(norm),
+        h[5] > 0 ? float(std::min(1.0, double(h[5]) / (norm + 1e-6))) : 1.0f,
+        std::isfinite(norm) ? 1.0f : 0.0f, 0.0f};
+    for (size_t i = 0; stats[2] != 0 && i < table.size(); ++i) {
+      float g = stats[1] * grad[i];
+      table[i] *= 1 - h[0] * h[4];
+      m[i] = (1 - h[1]) * m[i] + h[1] * g;
+      v[i] = (1 - h[2]) * v[i] + h[2] * g * g;
+      table[i] -=
+          h[0] / h[6] * m[i] / (std::sqrt(v[i]) / std::sqrt(h[7]) + h[3]);
+    }
+    std::fill(grad.begin(), grad.end(), 0.0f);
+    run.output = stats;
+    seenAtUpdate = seen.size();
+    ++updates;
+  }
+
+  /// Where the parameter's buffers say that it lies.
+  Buffer place(std::vector<float> &values) {
+    void *data = device ? device->map(std::as_writable_bytes(std::span(values)))
+                        : values.data();
+    return view(data, DType::F32, int64_t(values.size()));
+  }
+
   static Buffer view(void *data, DType dtype, int64_t elements) {
     Buffer buffer;
     buffer.dtype = dtype;
@@ -112,28 +172,33 @@ private:
     return buffer;
   }
 
-  /// Losses into `nll`; gradients times `scale` are added where it is not 0.
-  void forward(float *nll, float scale) {
+  /// Losses into the output; gradients times `scale` are added where it is not
+  /// 0.
+  void forward(Run &run, float scale) {
+    const int32_t *tokens = run.ints.data(), *labels = tokens + size.tokens;
+    run.output.assign(size_t(size.tokens), 0.0f);
     std::vector<double> p(static_cast<size_t>(vocab));
     for (int64_t t = 0; t < size.tokens; ++t) {
-      int32_t label = bound.labels.as<int32_t>()[t];
-      nll[t] = 0;
-      if (label == -100)
+      if (labels[t] == -100)
         continue;
-      size_t row = size_t(bound.tokens.as<int32_t>()[t] * vocab);
+      size_t row = size_t(tokens[t] * vocab);
       double sum = 0;
       for (size_t j = 0; j < p.size(); ++j)
         sum += p[j] = std::exp(double(table[row + j]));
-      nll[t] = float(-std::log(p[size_t(label)] / sum));
+      run.output[size_t(t)] = float(-std::log(p[size_t(labels[t])] / sum));
       for (size_t j = 0; j < p.size() && scale != 0; ++j)
         grad[row + j] +=
-            scale * float(p[j] / sum - (int32_t(j) == label ? 1 : 0));
+            scale * float(p[j] / sum - (int32_t(j) == labels[t] ? 1 : 0));
     }
   }
 
   std::vector<int32_t> ints;
   std::vector<float> floats;
-  EngineBuffers bound;
+  EngineInputs bound;
+  std::unique_ptr<FakeDevice> device; ///< null: this process's memory
+  std::deque<Run> queue;              ///< every run
+  int64_t started = 0, ran = 0;
+  size_t seenAtUpdate = 0;
   std::vector<ParameterView> views;
   std::vector<ParameterRole> parts;
 };

@@ -45,6 +45,7 @@ private:
   void addUpdate();
   void addEval();
   uint32_t addWorkspace();
+  uint64_t tableBytes() const;
   uint64_t arenaBytes(std::initializer_list<BufferClass> classes) const;
 
   TinyPlanOptions o;
@@ -242,11 +243,27 @@ uint32_t Builder::addWorkspace() {
     norm.grads.emplace_back();
     static_cast<BufferType &>(norm.grads.back()) = loss.dweight;
   }
-  return buffer(
-      std::max({int64_t(64), cpuWorkspaceBytes(loss),
-                cpuWorkspaceBytes(forward), cpuWorkspaceBytes(embedding),
-                cpuWorkspaceBytes(norm)}),
-      BufferClass::Workspace);
+  TargetKind target = *targetKind(o.target);
+  return buffer(std::max({int64_t(64), workspaceBytes(target, loss),
+                          workspaceBytes(target, forward),
+                          workspaceBytes(target, embedding),
+                          workspaceBytes(target, norm)}),
+                BufferClass::Workspace);
+}
+
+/// The launches of the update have one on a GPU.
+uint64_t Builder::tableBytes() const {
+  if (targetKind(o.target) != TargetKind::Cuda)
+    return 0;
+  BufferType type{DType::F32, 2, {o.vocab, o.hidden}, {o.hidden, 1}};
+  GradNormArgs norm;
+  norm.grads = {{type}, {type}};
+  AdamWArgs adamw;
+  adamw.params = {{type}};
+  auto aligned = [](int64_t bytes) {
+    return uint64_t(bytes + 255) / 256 * 256;
+  };
+  return aligned(cuda::tableBytes(norm)) + 2 * aligned(cuda::tableBytes(adamw));
 }
 
 uint64_t Builder::arenaBytes(std::initializer_list<BufferClass> classes) const {
@@ -272,7 +289,7 @@ std::string Builder::build() {
           {BufferClass::Moment1, BufferClass::Moment2, BufferClass::Master}),
       arenaBytes({BufferClass::Activation}),
       arenaBytes({BufferClass::Workspace}),
-      arenaBytes({BufferClass::Input, BufferClass::Output}), 0);
+      arenaBytes({BufferClass::Input, BufferClass::Output}), 0, tableBytes());
   std::vector<flatbuffers::Offset<plan::Fact>> model = {
       plan::CreateFactDirect(fb, "model_type", "bigram")};
   std::vector<flatbuffers::Offset<plan::FlopsTerm>> flops = {

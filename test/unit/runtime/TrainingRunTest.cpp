@@ -94,7 +94,13 @@ static std::string timelessMetrics(const std::string &out) {
   return all;
 }
 
-TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
+namespace {
+class TrainingRunKindTest
+    : public TrainingRunTest,
+      public testing::WithParamInterface<BigramEngine::Kind> {};
+} // namespace
+
+TEST_P(TrainingRunKindTest, ResumeAtAnyStepIsBitIdentical) {
   runOptions.evalEvery = 3;
   BigramEngine straight(limits, vocab);
   auto end = runIn(folder / "straight", straight, 1000);
@@ -104,7 +110,8 @@ TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
   std::string last = fmt::format("/checkpoint-{}/", totalSteps);
   for (int64_t stop = 1; stop < totalSteps; ++stop) {
     std::string out = folder / fmt::format("stop-{}", stop);
-    BigramEngine before(limits, vocab), after(limits, vocab);
+    BigramEngine before(limits, vocab, GetParam(), 8);
+    BigramEngine after(limits, vocab, GetParam(), 8);
     auto stopped = runIn(out, before, stop);
     ASSERT_OK(stopped.status());
     EXPECT_EQ(*stopped, RunEnd::Stopped);
@@ -115,7 +122,8 @@ TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
         << "a stop does not wait for an evaluation";
     auto finished = runIn(out, after, 1000);
     ASSERT_OK(finished.status());
-    auto seen = before.seen;
+    // What a stop dropped was not trained on.
+    auto seen = before.trained();
     seen.insert(seen.end(), after.seen.begin(), after.seen.end());
     EXPECT_EQ(seen, straight.seen) << "stopped after " << stop;
     EXPECT_EQ(after.table, straight.table);
@@ -126,6 +134,48 @@ TEST_F(TrainingRunTest, ResumeAtAnyStepIsBitIdentical) {
                 readFile(folder / "straight" + last + file))
           << file;
     EXPECT_EQ(timelessMetrics(out), timelessMetrics(folder / "straight"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TrainingRunKindTest,
+                         testing::Values(BigramEngine::Kind::Host,
+                                         BigramEngine::Kind::Device),
+                         [](const auto &info) {
+                           return info.param == BigramEngine::Kind::Host
+                                      ? "Host"
+                                      : "Device";
+                         });
+
+TEST_F(TrainingRunTest, ADeviceRunsAheadAndWritesTheSameFiles) {
+  runOptions.evalEvery = 5;
+  runOptions.saveEvery = 4;
+  runOptions.keep = 100;
+  BigramEngine host(limits, vocab);
+  BigramEngine device(limits, vocab, BigramEngine::Kind::Device, 8);
+  for (BigramEngine *engine : {&host, &device}) {
+    engine->poisonedMicroStep = 11; // a step that is skipped
+    std::string out = folder / (engine == &host ? "host" : "device");
+    ASSERT_OK(runIn(out, *engine, 1000).status());
+  }
+  EXPECT_EQ(device.order, host.order);
+  EXPECT_EQ(timelessMetrics(folder / "device"),
+            timelessMetrics(folder / "host"));
+  auto saved = listCheckpoints(folder / "host");
+  ASSERT_EQ(saved.size(), size_t((totalSteps + 3) / 4));
+  for (const PublishedCheckpoint &checkpoint : saved)
+    for (const char *file :
+         {"model.safetensors", "optimizer.safetensors", "trainer_state.json"})
+      EXPECT_EQ(readFile(fmt::format("{}/device/checkpoint-{}/{}", folder.path,
+                                     checkpoint.step, file)),
+                readFile(checkpoint.path + "/" + file))
+          << checkpoint.step << " " << file;
+  // When a step's results are read the next one's micro-batches are started,
+  // except before an evaluation, a save and the end.
+  ASSERT_EQ(device.startedBehindUpdate.size(), size_t(totalSteps));
+  for (int64_t step = 1; step <= totalSteps; ++step) {
+    bool alone = step % 5 == 0 || step % 4 == 0 || step == totalSteps;
+    EXPECT_EQ(device.startedBehindUpdate[size_t(step - 1)] == 0, alone) << step;
+    EXPECT_EQ(host.startedBehindUpdate[size_t(step - 1)], 0);
   }
 }
 
@@ -155,14 +205,17 @@ TEST_F(TrainingRunTest, StopsAfterNonFiniteStepsWithoutPublishing) {
   BigramEngine engine(limits, vocab);
   std::string out = folder / "out";
   ASSERT_OK(runIn(out, engine, 2).status());
-  BigramEngine poisoned(limits, vocab);
-  poisoned.poisonAll = true;
-  auto end = runIn(out, poisoned, 1000);
-  EXPECT_ERROR(end.status(), "3 steps in a row were not finite");
-  EXPECT_ERROR(end.status(), "loss of token 0 of document");
-  ASSERT_EQ(listCheckpoints(out).size(), 1u);
-  EXPECT_EQ(listCheckpoints(out)[0].step, 2);
-  EXPECT_EQ(poisoned.table, engine.table);
+  for (auto kind : {BigramEngine::Kind::Host, BigramEngine::Kind::Device}) {
+    BigramEngine poisoned(limits, vocab, kind);
+    poisoned.poisonAll = true;
+    auto end = runIn(out, poisoned, 1000);
+    EXPECT_ERROR(end.status(), "3 steps in a row were not finite");
+    EXPECT_ERROR(end.status(), "stopping at step 5");
+    EXPECT_ERROR(end.status(), "loss of token 0 of document");
+    ASSERT_EQ(listCheckpoints(out).size(), 1u);
+    EXPECT_EQ(listCheckpoints(out)[0].step, 2);
+    EXPECT_EQ(poisoned.table, engine.table);
+  }
 }
 
 TEST_F(TrainingRunTest, NeverPublishesNonFiniteWeights) {
