@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # From a config.json to a trained model: trains a small Qwen3.5 hybrid from
-# scratch on the King James Bible, a few minutes on two cores. Installs and
-# builds what is missing. Everything it makes is in demo-out/.
+# scratch on the King James Bible, a few minutes on two cores. Where there is a
+# Hopper GPU, and nvcc to build for it, it trains there. Installs and builds
+# what is missing. Everything it makes is in demo-out/.
+#
+#   tools/demo.sh          on the GPU where there is one, else on the CPU
+#   tools/demo.sh cpu      on the CPU
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,6 +15,21 @@ export OMP_WAIT_POLICY=passive
 out=demo-out
 python=.venv/bin/python
 bin=build/release/tools
+
+case "${1-}" in
+'' | cpu) ;;
+*)
+  printf "demo.sh: error: expected 'cpu' or nothing, found '%s'\n" "$1" >&2
+  exit 2
+  ;;
+esac
+
+# True where the build has the CUDA target and the first GPU is one it is for.
+has_gpu() {
+  grep -q '^CMAKE_CUDA_COMPILER:.*=.*nvcc' build/release/CMakeCache.txt &&
+    [ "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader --id=0 \
+      2>/dev/null)" = 9.0 ]
+}
 
 title() { printf '\n== %s ==\n' "$*"; }
 run() {
@@ -22,6 +41,14 @@ title "Set-up and build"
 tools/setup.sh
 cmake --preset release --log-level=WARNING
 cmake --build --preset release --target qwen-import qwenc qwenrun
+
+# The CUDA kernels have other head sizes than the CPU's model, and bf16.
+model=tiny
+flags=()
+if [ "${1-}" != cpu ] && has_gpu; then
+  model=tiny-hopper
+  flags=(--target=sm_90a)
+fi
 
 title "Data: one document a chapter, every 20th chapter held out"
 rm -rf "$out"
@@ -36,10 +63,11 @@ for set in train eval; do
 done
 
 title "Compile"
-run cp tools/demo/run.toml $out/run.toml
-run $bin/qwen-import/qwen-import models/configs/tiny.json --tokens 2048 \
+sed "s|configs/tiny.json|configs/$model.json|" tools/demo/run.toml \
+  >$out/run.toml
+run $bin/qwen-import/qwen-import models/configs/$model.json --tokens 2048 \
   --max-documents 64 -o $out/model.mlir
-run $bin/qwenc/qwenc $out/model.mlir -o $out/plan.fb
+run $bin/qwenc/qwenc "${flags[@]}" $out/model.mlir -o $out/plan.fb
 
 title "Train, with the options of $out/run.toml"
 run $bin/qwenrun/qwenrun $out/plan.fb
