@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
   } catch (const CLI::CallForHelp &) {
     for (auto &[command, action] : actions)
       if (command->parsed()) {
-        fmt::print("{}", command->help());
+        fmt::print("{}", command->help("qwen-bench"));
         return 0;
       }
     fmt::print("{}", app.help());
