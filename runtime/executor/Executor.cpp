@@ -7,6 +7,9 @@
 #include "runtime/executor/Executor.h"
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/executor/CpuExecutor.h"
+#ifdef QWEN_CUDA
+#include "runtime/executor/CudaExecutor.h"
+#endif
 
 #include <algorithm>
 
@@ -14,12 +17,20 @@ using namespace qwen;
 
 StatusOr<std::unique_ptr<Executor>>
 Executor::create(const Plan &plan, const ExecutorOptions &options) {
-  const std::string &target = plan.info().target;
-  if (target.starts_with("sm_"))
+  switch (plan.info().targetKind) {
+  case TargetKind::Cpu:
+    return createCpuExecutor(plan, options);
+  case TargetKind::Cuda:
+#ifdef QWEN_CUDA
+    return createCudaExecutor(plan, options);
+#else
     return makeError(StatusCode::FailedPrecondition,
                      "the plan is for {}; this qwenrun was built without CUDA",
-                     target);
-  return createCpuExecutor(plan, options);
+                     plan.info().target);
+#endif
+  }
+  return makeError(StatusCode::Internal, "no executor for target {}",
+                   plan.info().target);
 }
 
 Executor::Executor(const Plan &plan)

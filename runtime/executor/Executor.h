@@ -58,10 +58,13 @@ struct LaunchCounts {
   int64_t driverCalls = 0; ///< copies, launches and records that start() makes
 };
 
-/// Bytes of the device's memory that an executor takes.
+/// Bytes of the device's memory.
 struct MemoryReport {
-  int64_t plan = 0;    ///< what the plan's forecast counts
-  int64_t context = 0; ///< driver, libraries and loaded kernels, on the GPU
+  int64_t plan = 0; ///< what the plan's forecast counts
+  /// In use before the plan was loaded: the driver's context, other programs.
+  int64_t before = 0;
+  /// Taken while it was loaded beside the plan's: kernels, graphs, libraries.
+  int64_t libraries = 0;
 };
 
 /// The memory and the launches of one plan on one device. Used from one thread
@@ -117,6 +120,9 @@ public:
   virtual std::string deviceName() const = 0;
   virtual LaunchCounts launchCounts(int program) const = 0;
   virtual MemoryReport memoryReport() const = 0;
+  /// One line about a choice of the plan that this machine's libraries could
+  /// not follow, or an empty string.
+  virtual std::string warning() const { return {}; }
 
 protected:
   explicit Executor(const Plan &plan);

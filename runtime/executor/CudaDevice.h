@@ -1,0 +1,124 @@
+//===- CudaDevice.h - The GPU that a plan runs on --------------*- C++ -*-===//
+//
+// Finds the GPU, and owners of what an executor takes from it: memory, pinned
+// host memory, stream, events, graphs. Everything is given back when the object
+// dies.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_RUNTIME_EXECUTOR_CUDADEVICE_H
+#define QWEN_RUNTIME_EXECUTOR_CUDADEVICE_H
+
+#include "qwen/Support/Status.h"
+#include "runtime/support/DeviceMemory.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+namespace qwen {
+
+/// Success, or "<what>: <CUDA's text> (<CUDA's name>)".
+Status cudaStatus(cudaError_t error, std::string_view what);
+
+/// The GPU in use.
+struct CudaDevice {
+  int number = 0;
+  std::string name;         ///< "NVIDIA H200"
+  std::string architecture; ///< "sm_90"
+  int driverVersion = 0;    ///< of CUDA, as 13000
+  int64_t totalBytes = 0;
+  int64_t freeBytes = 0; ///< once the driver's context was there
+
+  /// Makes device `number` this thread's current one. FailedPrecondition, one
+  /// line, where there is no driver, none of this CUDA version, no such device,
+  /// or one that cannot run code for `target` ("sm_90a").
+  static StatusOr<CudaDevice> open(int number, std::string_view target);
+};
+
+/// Owns a CUDA object; `Free` gives it back.
+template <typename T, auto Free> class CudaHandle {
+public:
+  CudaHandle() = default;
+  CudaHandle(CudaHandle &&other) noexcept
+      : held(std::exchange(other.held, T())) {}
+  CudaHandle &operator=(CudaHandle &&other) noexcept {
+    std::swap(held, other.held);
+    return *this;
+  }
+  ~CudaHandle() {
+    if (held)
+      (void)Free(held);
+  }
+  T get() const { return held; }
+  explicit operator bool() const { return held; }
+  /// For functions that make one; whatever was held is given back first.
+  T *receive() {
+    *this = CudaHandle();
+    return &held;
+  }
+
+private:
+  T held = T();
+};
+
+using CudaStream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
+using CudaEvent = CudaHandle<cudaEvent_t, cudaEventDestroy>;
+using CudaGraph = CudaHandle<cudaGraph_t, cudaGraphDestroy>;
+using CudaGraphExec = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+/// A range of device memory, or of pinned host memory.
+template <auto Allocate, auto Free> class CudaMemoryRange {
+public:
+  /// ResourceExhausted where there is not so much. Zero bytes are legal.
+  static StatusOr<CudaMemoryRange> allocate(int64_t bytes,
+                                            std::string_view what) {
+    CudaMemoryRange range;
+    if (bytes == 0)
+      return range;
+    Status status =
+        cudaStatus(Allocate(range.begin.receive(), static_cast<size_t>(bytes)),
+                   fmt::format("cannot allocate {} bytes of {}", bytes, what));
+    if (!status.ok())
+      return status;
+    range.length = static_cast<size_t>(bytes);
+    return range;
+  }
+  std::byte *data() const { return static_cast<std::byte *>(begin.get()); }
+  std::span<std::byte> bytes() const { return {data(), length}; }
+
+private:
+  CudaHandle<void *, Free> begin;
+  size_t length = 0;
+};
+
+inline cudaError_t allocateDevice(void **address, size_t bytes) {
+  return cudaMalloc(address, bytes);
+}
+inline cudaError_t allocatePinned(void **address, size_t bytes) {
+  return cudaMallocHost(address, bytes);
+}
+using CudaArena = CudaMemoryRange<allocateDevice, cudaFree>;
+using PinnedMemory = CudaMemoryRange<allocatePinned, cudaFreeHost>;
+
+/// Device memory in the order of a stream.
+class CudaMemory final : public DeviceMemory {
+public:
+  explicit CudaMemory(cudaStream_t stream) : stream(stream) {}
+  bool isHost() const override { return false; }
+  Status copyToHost(void *host, const void *device, int64_t bytes) override;
+  Status copyToDevice(void *device, const void *host, int64_t bytes) override;
+  Status zero(void *device, int64_t bytes) override;
+
+private:
+  Status wait(cudaError_t error, std::string_view what);
+  cudaStream_t stream;
+};
+
+} // namespace qwen
+
+#endif // QWEN_RUNTIME_EXECUTOR_CUDADEVICE_H
