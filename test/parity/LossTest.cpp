@@ -151,6 +151,23 @@ TEST(LinearCrossEntropy, IgnoredTokensMayHoldAnything) {
   EXPECT_EQ(first.dweight.bits(), second.dweight.bits());
 }
 
+TEST(LinearCrossEntropy, AnInfiniteLossHasNoFiniteGradient) {
+  // The logit of the label is minus infinity, the others are finite.
+  LossCase c(1, 8, 20, DType::F32, Spacing::Dense, 5);
+  c.labels.set(0, 3);
+  for (int64_t i = 0; i < 8; ++i) {
+    c.x.set(i, 1e30);
+    for (int64_t row = 0; row < 20; ++row)
+      c.weight.set(row * 8 + i, row == 3 ? -1e30 : 0);
+  }
+  c.backward();
+  EXPECT_EQ(c.nll.get(0), std::numeric_limits<double>::infinity());
+  for (double value : c.dx.values())
+    EXPECT_TRUE(std::isnan(value));
+  for (double value : c.dweight.values())
+    EXPECT_TRUE(std::isnan(value));
+}
+
 TEST(LinearCrossEntropy, LabelsOutsideStayInsideMemory) {
   LossCase c(4, 8, 20, DType::F32, Spacing::Dense, 6);
   for (int64_t t = 0; t < 4; ++t)

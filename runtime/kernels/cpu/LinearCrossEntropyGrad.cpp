@@ -8,6 +8,9 @@
 #include "LossBlock.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
+#include <cmath>
+#include <limits>
+
 using namespace qwen;
 using namespace qwen::cpu;
 
@@ -44,7 +47,11 @@ private:
   /// Logits become (softmax - target) times the gradient of the loss.
   void logitGradients(int64_t i) {
     T total = block.lossOfRow(i);
-    T gradient = args.dnll.template as<T>()[block.token(i)];
+    // Whoever withholds an update looks at the gradients alone: an infinite
+    // loss must not have finite ones.
+    bool finite = std::isfinite(args.nll.template as<T>()[block.token(i)]);
+    T gradient = finite ? args.dnll.template as<T>()[block.token(i)]
+                        : std::numeric_limits<T>::quiet_NaN();
     T factor = gradient / total;
     T *row = block.logits(i);
     for (int64_t j = 0; j < block.vocabulary; ++j)

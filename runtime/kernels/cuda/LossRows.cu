@@ -263,11 +263,14 @@ __global__ void __launch_bounds__(rowThreads, 2) lossRows(LossRows p) {
   }
   cluster.sync();
   Exponentials all = combine(blocks, ranks);
+  float nll = logf(all.sum) + (all.greatest - target);
   if (rank == 0 && threadIdx.x == 0)
-    p.nll[row] = logf(all.sum) + (all.greatest - target);
+    p.nll[row] = nll;
   if (!Gradient)
     return;
-  float logSum2 = log2f(all.sum), scale = p.dnll[row];
+  // Whoever withholds an update looks at the gradients alone: an infinite loss
+  // must not have finite ones.
+  float logSum2 = log2f(all.sum), scale = isfinite(nll) ? p.dnll[row] : NAN;
   float share = exp2Fast(fmaf(target - all.greatest, log2e, -logSum2));
   mine.storeGradients(logits, all.greatest, logSum2, scale,
                       scale * (share - 1));
