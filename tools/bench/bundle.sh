@@ -1,0 +1,57 @@
+#!/bin/bash
+# Collects what a GPU machine without LLVM needs to measure, and to test the
+# CUDA kernels, into one folder: programs, the libraries that they need, plans
+# and scripts. On the GPU machine: FOLDER/run.sh
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+usage() {
+  cat >&2 <<'END'
+usage: bundle.sh BUILD FOLDER [--wheels DIR] [--cache DIR] [--no-tests] [PLAN...]
+
+BUILD   build folder with qwen-bench, qwenrun and, without PLANs, qwenc
+FOLDER  to be made
+PLAN    CONFIG[:LAYERS] as make_plans takes it; default: the comparison's two
+--wheels DIR  pure Python wheels for the peers (flash-linear-attention, fla-core)
+--cache DIR   what the peers' kernels were compiled to before
+END
+  exit 2
+}
+
+[ $# -ge 2 ] || usage
+build=$1 folder=$2
+shift 2
+wheels='' cache='' tests=1 plans=()
+while [ $# -gt 0 ]; do
+  case $1 in
+  --wheels) wheels=${2:?--wheels needs a folder} && shift ;;
+  --cache) cache=${2:?--cache needs a folder} && shift ;;
+  --no-tests) tests=0 ;;
+  -*) usage ;;
+  *) plans+=("$1") ;;
+  esac
+  shift
+done
+[ ${#plans[@]} -gt 0 ] || plans=(qwen3.8-27b:4 qwen3.8-27b:12)
+[ ! -e "$folder" ] || { echo "bundle.sh: error: $folder exists" >&2 && exit 1; }
+
+mkdir -p "$folder"/{bin,lib,bench}
+install -s "$build"/tools/qwen-bench/qwen-bench "$build"/tools/qwenrun/qwenrun \
+  "$folder/bin"
+if [ $tests = 1 ]; then
+  mkdir "$folder/tests"
+  install -s "$build"/test/parity/cuda/*CudaTest "$folder/tests"
+fi
+# All but what every machine has.
+ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+  grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
+  while read -r library; do cp -L "$library" "$folder/lib/"; done
+
+"$here/make_plans" --bin "$build/tools" -o "$folder/plans" "${plans[@]}"
+cp -r "$here"/{compare,compare_report.py,peers,run.sh} "$folder/bench/"
+mv "$folder/bench/run.sh" "$folder/"
+git -C "$here" rev-parse HEAD > "$folder/bench/VERSION"
+[ -z "$wheels" ] || cp -r "$wheels" "$folder/wheels"
+[ -z "$cache" ] || cp -r "$cache" "$folder/cache"
+find "$folder" -name __pycache__ -prune -exec rm -r {} +
+du -sh "$folder"

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Runs what bundle.sh collected, on the GPU machine.
+#
+#   run.sh [compare options]   ours and PyTorch in turn; see results/
+#   run.sh tests               the CUDA kernels against the CPU's
+#   run.sh sanitize            the same, small, under compute-sanitizer
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PYTHONDONTWRITEBYTECODE=1
+
+sanitize() {
+  local failed=0 test tool
+  for test in "$here"/tests/*CudaTest; do
+    for tool in memcheck racecheck; do
+      echo "== $tool $(basename "$test")"
+      compute-sanitizer --tool $tool --error-exitcode 9 "$test" small ||
+        failed=1
+    done
+  done
+  return $failed
+}
+
+run_tests() {
+  local failed=0 test
+  for test in "$here"/tests/*CudaTest; do
+    echo "== $(basename "$test")"
+    "$test" || failed=1
+  done
+  return $failed
+}
+
+case ${1:-} in
+tests) run_tests ;;
+sanitize) sanitize ;;
+*)
+  peers=()
+  if [ -d "$here/wheels" ]; then
+    for wheel in "$here"/wheels/*.whl; do
+      python3 -m zipfile -e "$wheel" "$here/site"
+    done
+    peers=(--peer-path "$here/site")
+  fi
+  exec "$here/bench/compare" --bin "$here/bin" --plan-dir "$here/plans" \
+    -o "$here/results" "${peers[@]}" "$@"
+  ;;
+esac
