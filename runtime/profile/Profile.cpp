@@ -111,6 +111,9 @@ static std::string rateCells(double work, double milliseconds, double unit,
   return fmt::format(" {:>8} {:>6}", fmt::format("{:.3g}", rate / unit), share);
 }
 
+/// Rates are shown in units of which the machine has at least one.
+static double unitOf(double ceiling) { return ceiling >= 1e12 ? 1e12 : 1e9; }
+
 static std::string tableRow(const ProfileRow &row, double total,
                             const Ceilings &ceilings, size_t width) {
   std::string name =
@@ -120,16 +123,20 @@ static std::string tableRow(const ProfileRow &row, double total,
   return fmt::format("{:<{}} {:>6.6g} {:>7.6g} {:>9.1f} {:>9.3f} {:>5.1f} %",
                      name, width, row.calls, row.deviceKernels, mean,
                      row.milliseconds, share) +
-         rateCells(row.flops, row.milliseconds, 1e12, ceilings.flops) +
-         rateCells(row.bytes, row.milliseconds, 1e12, ceilings.bytes) + "\n";
+         rateCells(row.flops, row.milliseconds, unitOf(ceilings.flops),
+                   ceilings.flops) +
+         rateCells(row.bytes, row.milliseconds, unitOf(ceilings.bytes),
+                   ceilings.bytes) +
+         "\n";
 }
 
 static std::string table(const char *title, const std::vector<ProfileRow> &rows,
                          const Ceilings &ceilings, size_t width) {
   std::string text = fmt::format(
       "{:<{}} {:>6} {:>7} {:>9} {:>9} {:>7} {:>8} {:>6} {:>8} {:>6}\n", title,
-      width, "calls", "kernels", "mean us", "total ms", "share", "TFLOP/s",
-      "of max", "TB/s", "of max");
+      width, "calls", "kernels", "mean us", "total ms", "share",
+      unitOf(ceilings.flops) == 1e12 ? "TFLOP/s" : "GFLOP/s", "of max",
+      unitOf(ceilings.bytes) == 1e12 ? "TB/s" : "GB/s", "of max");
   ProfileRow total = totalOf(rows);
   for (const ProfileRow &row : rows)
     text += tableRow(row, total.milliseconds, ceilings, width);

@@ -45,9 +45,8 @@ static Status writeSyntheticData(const std::string &path, const PlanInfo &info,
   return writer.close();
 }
 
-/// --data, or synthetic documents where it is not given.
-static StatusOr<TokenDataset> openBenchmarkData(const Session &session,
-                                                const Plan &plan) {
+StatusOr<TokenDataset> qwen::openBenchmarkData(const Session &session,
+                                               const Plan &plan) {
   const Options &options = session.options;
   if (!options.data.empty())
     return openDataset(session, options.data, plan);

@@ -127,6 +127,13 @@ void Parser::addRunOptions() {
   app.add_flag("--info", options.info, "Print what the plan is and stop");
   app.add_option("--benchmark", options.benchmark,
                  "Time this many steps, print JSON and stop");
+  app.add_flag("--profile{3}", options.profile,
+               "Print where the time of a step goes, from this many steps, "
+               "and stop");
+  addPath("--profile-trace", options.profileTrace,
+          "Trace of --profile (default: profile.json in --out)");
+  app.add_flag("--selfcheck", options.selfcheck,
+               "Check what the plan computes on this machine and stop");
   app.add_option("--threads", options.threads, "Threads; 0: all cores");
 }
 
@@ -213,16 +220,22 @@ static Status checkRanges(const Options &options) {
       {options.run.maxNonFinite >= 1, "--max-nonfinite must be at least 1"},
       {options.run.peakTflops >= 0, "--peak-tflops must not be negative"},
       {options.benchmark >= 0, "--benchmark must not be negative"},
+      {options.profile >= 0, "--profile must not be negative"},
+      {int(options.benchmark > 0) + int(options.profile > 0) +
+               int(options.selfcheck) + int(options.evalOnly) <=
+           1,
+       "--benchmark, --profile, --selfcheck and --eval-only exclude each "
+       "other"},
       {options.threads >= 0 && options.threads <= 4096,
        "--threads must lie between 0 and 4096"},
       {options.logEvery >= 1, "--log-every must be at least 1"},
   };
   // Products of two counts fit 64 bits; a larger number is a slip.
   constexpr int64_t largest = 1'000'000'000;
-  for (int64_t count :
-       {trainer.steps, trainer.epochs, trainer.accumulation,
-        options.run.evalEvery, options.run.saveEvery, options.run.keep,
-        options.run.maxNonFinite, options.benchmark, options.logEvery})
+  for (int64_t count : {trainer.steps, trainer.epochs, trainer.accumulation,
+                        options.run.evalEvery, options.run.saveEvery,
+                        options.run.keep, options.run.maxNonFinite,
+                        options.benchmark, options.profile, options.logEvery})
     if (count > largest)
       return invalidArgument("a number of steps, epochs, micro-batches or "
                              "checkpoints is {}, expected at most {}",
@@ -243,7 +256,7 @@ static Status checkRequired(const Options &options) {
   bool random = !options.init.empty();
   if (random && !options.weights.empty())
     return invalidArgument("--weights and --init exclude each other");
-  if (options.benchmark > 0)
+  if (options.benchmark > 0 || options.profile > 0 || options.selfcheck)
     return okStatus();
   if (!random && options.weights.empty() && !options.resume)
     return invalidArgument(

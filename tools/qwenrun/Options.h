@@ -40,7 +40,10 @@ struct Options {
   std::string resumeFrom; ///< a checkpoint; empty: the newest in `out`
   bool evalOnly = false;
   bool info = false;
-  int64_t benchmark = 0; ///< steps to time; 0: no benchmark
+  int64_t benchmark = 0;    ///< steps to time; 0: no benchmark
+  int64_t profile = 0;      ///< steps to profile; 0: no profile
+  std::string profileTrace; ///< file; empty: profile.json in `out`
+  bool selfcheck = false;
   int threads = 0;
   int64_t logEvery = 10;
 

@@ -47,6 +47,16 @@ Status evaluateOnly(Session &session, const Plan &plan);
 /// --benchmark: one JSON line on stdout.
 Status benchmark(Session &session, const Plan &plan);
 
+/// --data, or synthetic documents where it is not given.
+StatusOr<TokenDataset> openBenchmarkData(const Session &session,
+                                         const Plan &plan);
+
+/// --profile: tables on stdout, and a trace file.
+Status profile(Session &session, const Plan &plan);
+
+/// --selfcheck: a table on stdout; an error where a check missed its bound.
+Status selfcheck(const Session &session, const Plan &plan);
+
 } // namespace qwen
 
 #endif // QWEN_TOOLS_QWENRUN_SESSION_H

@@ -44,6 +44,10 @@ static Status run(std::span<const std::string> arguments) {
     return evaluateOnly(session, plan);
   if (options.benchmark > 0)
     return benchmark(session, plan);
+  if (options.profile > 0)
+    return profile(session, plan);
+  if (options.selfcheck)
+    return selfcheck(session, plan);
   std::signal(SIGINT, requestStop);
   std::signal(SIGTERM, requestStop);
   return train(session, plan, [] { return stopSignal != 0; });
