@@ -146,7 +146,8 @@ StatusOr<Plan> qwen::e2e::compilePlan(const PlanSpec &spec) {
     const std::string &given = testOptions().plans;
     std::string stem =
         (given.empty() ? folder.path : given) + "/" + stemOf(spec);
-    bool isThere = std::filesystem::exists(stem + ".fb");
+    bool isThere = !testOptions().compileOnly &&
+                   std::filesystem::exists(stem + ".fb");
     found = compiled
                 .emplace(spec, isThere ? Plan::load(stem + ".fb")
                                        : compile(spec, stem))
