@@ -2,6 +2,8 @@
 
 #include "runtime/metrics/Progress.h"
 
+#include "runtime/support/Format.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,6 +22,20 @@ std::string qwen::formatDuration(double seconds) {
   return fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
+/// "  GPU 98% 71 C 1755 MHz 91.20 GB", of what is known.
+static std::string formatGpu(const GpuSample &gpu) {
+  std::string text;
+  if (gpu.utilization)
+    text += fmt::format(" {}%", *gpu.utilization);
+  if (gpu.temperature)
+    text += fmt::format(" {} C", *gpu.temperature);
+  if (gpu.smClockMegahertz)
+    text += fmt::format(" {} MHz", *gpu.smClockMegahertz);
+  if (gpu.memoryBytes)
+    text += " " + formatBytes(double(*gpu.memoryBytes));
+  return text.empty() ? text : "  GPU" + text;
+}
+
 std::string qwen::formatStep(const StepReport &report) {
   std::string text = fmt::format(
       "step {}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.3g}  {:.0f} tokens/s",
@@ -27,7 +43,10 @@ std::string qwen::formatStep(const StepReport &report) {
       report.learningRate, report.tokensPerSecond);
   if (report.mfu)
     text += fmt::format("  MFU {:.1f}%", *report.mfu * 100);
-  return text + "  ETA " + formatDuration(report.secondsLeft);
+  if (report.hfu)
+    text += fmt::format("  HFU {:.1f}%", *report.hfu * 100);
+  return text + formatGpu(report.gpu) + "  ETA " +
+         formatDuration(report.secondsLeft);
 }
 
 Progress::Progress(std::FILE *out, int64_t plainEvery)

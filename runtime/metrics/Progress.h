@@ -7,6 +7,8 @@
 #ifndef QWEN_RUNTIME_METRICS_PROGRESS_H
 #define QWEN_RUNTIME_METRICS_PROGRESS_H
 
+#include "runtime/metrics/GpuMonitor.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -24,6 +26,8 @@ struct StepReport {
   double tokensPerSecond = 0;
   std::optional<double> mfu; ///< 0 … 1; nothing where the peak is unknown
   double secondsLeft = 0;
+  std::optional<double> hfu; ///< the same
+  GpuSample gpu;             ///< what is known
 };
 
 /// The line without its end.

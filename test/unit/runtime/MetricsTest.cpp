@@ -2,15 +2,18 @@
 
 #include "TemporaryFolder.h"
 #include "runtime/metrics/Crc32c.h"
+#include "runtime/metrics/GpuMonitor.h"
 #include "runtime/metrics/MetricsLog.h"
 #include "runtime/metrics/Progress.h"
 #include "runtime/support/Format.h"
 #include "runtime/support/Json.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <thread>
 
 using namespace qwen;
 
@@ -104,11 +107,17 @@ TEST(ProgressTest, Formats) {
   EXPECT_EQ(formatDuration(std::nan("")), "?");
   EXPECT_EQ(formatBytes(512), "512 B");
   EXPECT_EQ(formatBytes(55.5628e9), "55.56 GB");
-  StepReport report{3, 10, 2.5, 0.75, 1e-4, 1234.4, std::nullopt, 61};
+  StepReport report{3, 10, 2.5, 0.75, 1e-4, 1234.4, std::nullopt, 61, {}, {}};
   EXPECT_EQ(formatStep(report), "step 3/10  loss 2.5000  grad norm 0.75  lr "
                                 "0.0001  1234 tokens/s  ETA 1:01");
   report.mfu = 0.4125;
   EXPECT_NE(formatStep(report).find("  MFU 41.2%  ETA"), std::string::npos);
+  report.hfu = 0.5;
+  report.gpu = {91'200'000'000, 98, std::nullopt, 1755};
+  EXPECT_NE(formatStep(report).find(
+                "  MFU 41.2%  HFU 50.0%  GPU 98% 1755 MHz 91.20 GB  ETA"),
+            std::string::npos)
+      << formatStep(report);
 }
 
 TEST(ProgressTest, PlainOutputIsWholeLines) {
@@ -118,7 +127,7 @@ TEST(ProgressTest, PlainOutputIsWholeLines) {
   {
     Progress progress(out, 5);
     for (int64_t step = 1; step <= 12; ++step)
-      progress.step({step, 12, 1, 1, 1, 1, std::nullopt, 1});
+      progress.step({step, 12, 1, 1, 1, 1, std::nullopt, 1, {}, {}});
     progress.activity("saving");
     progress.line("done");
   }
@@ -127,4 +136,28 @@ TEST(ProgressTest, PlainOutputIsWholeLines) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5) << "1 5 10 12 done";
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_EQ(text.find("saving"), std::string::npos);
+}
+
+TEST(GpuMonitorTest, AsksAgainWithoutBeingWaitedFor) {
+  auto monitor = GpuMonitor::open("0000:18:00.0", FAKE_NVML, 1e-3);
+  ASSERT_OK(monitor.status());
+  GpuSample first = monitor->latest();
+  EXPECT_EQ(first.memoryBytes, 42);
+  EXPECT_EQ(first.utilization, 97);
+  EXPECT_FALSE(first.smClockMegahertz) << "not told";
+  // The fake's temperature counts the questions. Ends when the thread asks.
+  while (monitor->latest().temperature.value() < first.temperature.value() + 2)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  GpuMonitor moved = std::move(*monitor);
+  EXPECT_EQ(moved.latest().utilization, 97);
+}
+
+TEST(GpuMonitorTest, SaysWhyThereIsNone) {
+  EXPECT_ERROR(GpuMonitor::open("0000:99:00.0", FAKE_NVML).status(),
+               "GPU 0000:99:00.0: Not Found");
+  EXPECT_ERROR(
+      GpuMonitor::open("0000:18:00.0", "libqwen-no-such.so.1").status(),
+      "libqwen-no-such.so.1");
+  EXPECT_ERROR(GpuMonitor::open("0000:18:00.0", "libm.so.6").status(),
+               "libm.so.6 has no nvml");
 }
