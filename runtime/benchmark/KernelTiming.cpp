@@ -178,19 +178,38 @@ bench::timeReplay(const std::function<Status(cudaStream_t)> &enqueue,
                options.samples};
 }
 
-StatusOr<double> bench::measureCopyRate() {
-  constexpr int64_t bytes = int64_t(2) << 30;
+StatusOr<double> bench::measureCopyRate(const TimingOptions &options) {
+  constexpr int64_t bytes = int64_t(1) << 30;
   QWEN_ASSIGN_OR_RETURN(DeviceArray from, DeviceArray::create(bytes));
   QWEN_ASSIGN_OR_RETURN(DeviceArray to, DeviceArray::create(bytes));
   QWEN_RETURN_IF_ERROR(from.fillUniform(DType::BF16, -1, 1));
-  QWEN_ASSIGN_OR_RETURN(Times driver, timeReplay([&](cudaStream_t stream) {
-                          return cudaStatus(
-                              cudaMemcpyAsync(to.data(), from.data(), bytes,
-                                              cudaMemcpyDeviceToDevice, stream),
-                              "copy");
-                        }));
+  auto copyByDriver = [&](cudaStream_t stream) {
+    return cudaStatus(cudaMemcpyAsync(to.data(), from.data(), bytes,
+                                      cudaMemcpyDeviceToDevice, stream),
+                      "copy");
+  };
+  QWEN_ASSIGN_OR_RETURN(Times driver, timeReplay(copyByDriver, options));
   QWEN_ASSIGN_OR_RETURN(Times kernel,
                         timeKernel(CopyArgs{from.view(DType::F32, {bytes / 4}),
-                                            to.view(DType::F32, {bytes / 4})}));
+                                            to.view(DType::F32, {bytes / 4})},
+                                   options));
   return 2e3 * double(bytes) / std::min(driver.median, kernel.median);
+}
+
+StatusOr<double> bench::measureMatrixRate(DType dtype,
+                                          const TimingOptions &options) {
+  constexpr int64_t size = 8192;
+  int64_t bytes = size * size * dtypeBytes(dtype);
+  QWEN_ASSIGN_OR_RETURN(DeviceArray a, DeviceArray::create(bytes));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray b, DeviceArray::create(bytes));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray c, DeviceArray::create(bytes));
+  QWEN_RETURN_IF_ERROR(a.fillUniform(dtype, -1, 1));
+  QWEN_RETURN_IF_ERROR(b.fillUniform(dtype, -1, 1));
+  GemmArgs product;
+  product.a = a.view(dtype, {size, size});
+  product.b = b.view(dtype, {size, size});
+  product.c = c.view(dtype, {size, size});
+  product.transposeB = true;
+  QWEN_ASSIGN_OR_RETURN(Times times, timeKernel(product, options));
+  return 2e3 * double(size) * size * size / times.median;
 }

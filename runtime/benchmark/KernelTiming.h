@@ -139,9 +139,12 @@ StatusOr<Times> timeKernel(const Args &args,
                     options);
 }
 
-/// Bytes a second of a copy of 2 GiB in device memory, bytes read and written
+/// Bytes a second of a copy of 1 GiB in device memory, bytes read and written
 /// counted: the better one of the driver's copy and the project's kernel.
-StatusOr<double> measureCopyRate();
+StatusOr<double> measureCopyRate(const TimingOptions &options = {});
+/// Operations a second of a product of 8192 cubed.
+StatusOr<double> measureMatrixRate(DType dtype,
+                                   const TimingOptions &options = {});
 
 } // namespace qwen::bench
 

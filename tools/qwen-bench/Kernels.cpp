@@ -18,30 +18,12 @@ std::vector<std::string> bench::kernelModels() {
   return names;
 }
 
-/// FLOP a second of the 27B's gate and up projection, the largest product of a
-/// layer.
-static StatusOr<double> measureMatrixRate() {
-  constexpr int64_t m = 8192, n = 34816, k = 5120;
-  QWEN_ASSIGN_OR_RETURN(DeviceArray a, DeviceArray::create(m * k * 2));
-  QWEN_ASSIGN_OR_RETURN(DeviceArray b, DeviceArray::create(n * k * 2));
-  QWEN_ASSIGN_OR_RETURN(DeviceArray c, DeviceArray::create(m * n * 2));
-  QWEN_RETURN_IF_ERROR(a.fillUniform(DType::BF16, -1, 1));
-  QWEN_RETURN_IF_ERROR(b.fillUniform(DType::BF16, -1, 1));
-  GemmArgs args;
-  args.a = a.view(DType::BF16, {m, k});
-  args.b = b.view(DType::BF16, {n, k});
-  args.c = c.view(DType::BF16, {m, n});
-  args.transposeB = true;
-  QWEN_ASSIGN_OR_RETURN(Times times, timeKernel(args));
-  return 1e3 * double(kernelFlops(args)) / times.median;
-}
-
 StatusOr<KernelBench> KernelBench::create(const KernelsOptions &options) {
   KernelBench made(options);
   if (options.once)
     return made;
   QWEN_ASSIGN_OR_RETURN(made.copyRate, measureCopyRate());
-  QWEN_ASSIGN_OR_RETURN(made.matrixRate, measureMatrixRate());
+  QWEN_ASSIGN_OR_RETURN(made.matrixRate, measureMatrixRate(DType::BF16));
   fmt::print("{{\"bench\": \"ceilings\", \"side\": \"ours\", \"copy_tbps\": "
              "{:.3f}, \"matrix_tflops\": {:.1f}}}\n",
              made.copyRate * 1e-12, made.matrixRate * 1e-12);
