@@ -7,13 +7,16 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
   cat >&2 <<'END'
-usage: bundle.sh BUILD FOLDER [--wheels DIR] [--cache DIR] [--no-tests] [PLAN...]
+usage: bundle.sh BUILD FOLDER [--wheels DIR] [--cache DIR] [--racecheck BUILD]
+                 [--no-tests] [PLAN...]
 
 BUILD   build folder with qwen-bench, qwenrun and, without PLANs, qwenc
 FOLDER  to be made
 PLAN    CONFIG[:LAYERS] as make_plans takes it; default: the comparison's two
 --wheels DIR  pure Python wheels for the peers (flash-linear-attention, fla-core)
 --cache DIR   what the peers' kernels were compiled to before
+--racecheck BUILD  build folder made with -DQWEN_RACECHECK=ON, whose tests
+              racecheck runs
 END
   exit 2
 }
@@ -21,11 +24,12 @@ END
 [ $# -ge 2 ] || usage
 build=$1 folder=$2
 shift 2
-wheels='' cache='' tests=1 plans=()
+wheels='' cache='' racecheck='' tests=1 plans=()
 while [ $# -gt 0 ]; do
   case $1 in
   --wheels) wheels=${2:?--wheels needs a folder} && shift ;;
   --cache) cache=${2:?--cache needs a folder} && shift ;;
+  --racecheck) racecheck=${2:?--racecheck needs a build folder} && shift ;;
   --no-tests) tests=0 ;;
   -*) usage ;;
   *) plans+=("$1") ;;
@@ -41,6 +45,10 @@ install -s "$build"/tools/qwen-bench/qwen-bench "$build"/tools/qwenrun/qwenrun \
 if [ $tests = 1 ]; then
   mkdir "$folder/tests"
   install -s "$build"/test/parity/cuda/*CudaTest "$folder/tests"
+fi
+if [ -n "$racecheck" ]; then
+  mkdir "$folder/tests-racecheck"
+  install -s "$racecheck"/test/parity/cuda/*CudaTest "$folder/tests-racecheck"
 fi
 # All but what every machine has.
 ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
