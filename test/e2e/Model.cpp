@@ -13,14 +13,19 @@ using namespace qwen;
 using namespace qwen::e2e;
 
 StatusOr<Model> Model::create(const Plan &plan, int threads) {
-  for (const char *program : {"micro_step", "update", "eval"})
-    if (!plan.findProgram(program))
-      return makeError(StatusCode::Internal, "the plan has no program '{}'",
-                       program);
   ExecutorOptions options;
   options.threads = threads;
   options.hugePages = false;
   options.poison = true;
+  return create(plan, options);
+}
+
+StatusOr<Model> Model::create(const Plan &plan,
+                              const ExecutorOptions &options) {
+  for (const char *program : {"micro_step", "update", "eval"})
+    if (!plan.findProgram(program))
+      return makeError(StatusCode::Internal, "the plan has no program '{}'",
+                       program);
   QWEN_ASSIGN_OR_RETURN(auto executor, Executor::create(plan, options));
   return Model(std::move(executor));
 }
@@ -220,17 +225,19 @@ static StatusOr<int32_t> integerOf(const SafetensorsFile &file,
   return value;
 }
 
-StatusOr<Model> qwen::e2e::goldenModel(const PlanSpec &spec, int threads) {
-  QWEN_ASSIGN_OR_RETURN(Model model, Model::build(spec, threads));
-  std::string folder = sourcePath("test/golden/" + spec.config);
-  if (std::filesystem::exists(folder + "/checkpoint")) {
-    QWEN_RETURN_IF_ERROR(model.load(folder + "/checkpoint"));
-    return model;
-  }
+Status qwen::e2e::setGoldenWeights(Model &model, const std::string &config) {
+  std::string folder = sourcePath("test/golden/" + config);
+  if (std::filesystem::exists(folder + "/checkpoint"))
+    return model.load(folder + "/checkpoint");
   QWEN_ASSIGN_OR_RETURN(SafetensorsFile inputs,
                         SafetensorsFile::open(folder + "/inputs.safetensors"));
   QWEN_ASSIGN_OR_RETURN(int32_t seed, integerOf(inputs, "seed"));
   QWEN_ASSIGN_OR_RETURN(int32_t keyRows, integerOf(inputs, "key_rows"));
-  QWEN_RETURN_IF_ERROR(model.drawWeights(uint32_t(seed), keyRows));
+  return model.drawWeights(uint32_t(seed), keyRows);
+}
+
+StatusOr<Model> qwen::e2e::goldenModel(const PlanSpec &spec, int threads) {
+  QWEN_ASSIGN_OR_RETURN(Model model, Model::build(spec, threads));
+  QWEN_RETURN_IF_ERROR(setGoldenWeights(model, spec.config));
   return model;
 }

@@ -23,6 +23,9 @@ namespace qwen::e2e {
 class Model {
 public:
   static StatusOr<Model> create(const Plan &plan, int threads = 0);
+  /// With options of the test's choice.
+  static StatusOr<Model> create(const Plan &plan,
+                                const ExecutorOptions &options);
   /// Compiles `spec`, then `create`.
   static StatusOr<Model> build(const PlanSpec &spec, int threads = 0);
 
@@ -71,6 +74,8 @@ private:
 /// A test fixture's model with the weights of test/golden/<config>: those of
 /// the checkpoint there, or drawn from the seed in its inputs.
 StatusOr<Model> goldenModel(const PlanSpec &spec, int threads = 0);
+/// The weights alone.
+Status setGoldenWeights(Model &model, const std::string &config);
 
 } // namespace qwen::e2e
 
