@@ -291,10 +291,10 @@ TEST(ExecutorCuda, SaysWhatIsMissing) {
   EXPECT_NE(other.status().message().find("there is no GPU 99"),
             std::string::npos)
       << other.status().message();
-  // Two matrices of 2^31 elements with gradients and moments, and their logits.
+  // Two matrices of 2^33 elements with gradients and moments.
   TinyPlanOptions large = optionsFor("sm_90a");
   large.vocab = 1 << 18;
-  large.hidden = 1 << 13;
+  large.hidden = 1 << 15;
   auto tooLarge = Executor::create(tinyPlan(large), {});
   EXPECT_EQ(tooLarge.status().code(), StatusCode::ResourceExhausted);
   EXPECT_NE(tooLarge.status().message().find("GiB of device memory; "),
