@@ -95,7 +95,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=peer_timing.document_lengths, required=True)
     parser.add_argument("--steps", type=int, default=6, help="timed steps of each configuration")
-    parser.add_argument("--count-operations", action="store_true", help="count GPU operations by a profile of one step")
+    parser.add_argument("--count-operations", action="store_true", help="count a configuration's GPU operations once, by a profile of one step")
     parser.add_argument("--serve", action="store_true", help="read configurations from standard input")
     parser.add_argument("configurations", nargs="*", metavar="kernels:batch:activations:layers")
     options = parser.parse_args()
@@ -105,9 +105,13 @@ def main():
         parser.error("torch finds no GPU")
     peer_triton.compile_in_parallel()
     peer_timing.emit(bench="versions", side="peer", **peer_timing.versions())
+    counted = set()
     for line in sys.stdin if options.serve else options.configurations:
         try:
-            result = measure(parse_configuration(line), options.documents, options.steps, options.count_operations)
+            configuration = parse_configuration(line)
+            result = measure(configuration, options.documents, options.steps,
+                             options.count_operations and configuration not in counted)
+            counted.add(configuration)
         except (ValueError, RuntimeError) as error:
             result = {"bench": "step", "side": "peer", "error": f"{line.strip()}: {str(error).splitlines()[0]}"}
         peer_timing.emit(**result)
