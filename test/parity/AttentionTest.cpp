@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParityTesting.h"
+#include "runtime/selfcheck/KernelBounds.h"
 
 #include <cmath>
 
@@ -45,14 +46,8 @@ struct AttentionCase {
     launchKernel(
         AttentionGradArgs{q, k, v, o, lse, dout, cu, dq, dk, dv, scale});
   }
-  double length() const {
-    int64_t longest = 1;
-    for (int64_t d = 0; d < pack.documents(); ++d)
-      longest = std::max(longest, pack.end(d) - pack.begin(d));
-    return double(longest * heads / keyHeads + dim);
-  }
-  /// Scores up to |score| lose that many roundings in the exponential.
-  double scoreSize() const { return 4 * dim * scale; }
+  /// Elements of queries and keys are up to 2.
+  double largestScore() const { return 4 * double(dim) * scale; }
 };
 
 struct Exact {
@@ -107,16 +102,19 @@ private:
 void expectParity(AttentionCase &c) {
   c.forward();
   Exact exact(c);
-  double forward = sumTolerance(c.q.dtype(), c.length(), 2) * c.scoreSize();
-  double backward = 2 * forward;
+  DType dtype = c.q.dtype();
+  int64_t longest = c.pack.longest(), group = c.heads / c.keyHeads;
+  double forward =
+      bounds::attention(dtype, longest, group, c.dim, c.largestScore());
+  double backward =
+      bounds::attentionGrad(dtype, longest, group, c.dim, c.largestScore());
   expectClose(c.o, exact.o, forward, "o");
   expectClose(c.lse, exact.lse, forward, "lse");
   c.backward();
-  // The stored output carries its rounding into sum(o do), which lies beside
-  // terms of the size of the gradient.
-  double stored = unitRoundoff(c.q.dtype()) * std::sqrt(double(c.dim));
-  expectClose(c.dq, exact.dq, backward + stored, "dq", 1);
-  expectClose(c.dk, exact.dk, backward + stored, "dk", 1);
+  double stored = bounds::attentionStored(dtype, c.dim);
+  double terms = bounds::attentionGradientTerms;
+  expectClose(c.dq, exact.dq, backward + stored, "dq", terms);
+  expectClose(c.dk, exact.dk, backward + stored, "dk", terms);
   expectClose(c.dv, exact.dv, backward, "dv");
 }
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParityTesting.h"
+#include "runtime/selfcheck/KernelBounds.h"
 
 #include <cmath>
 
@@ -80,10 +81,10 @@ void expectParity(ConvCase &c) {
   c.backward();
   Exact exact(c);
   DType dtype = c.x.dtype();
-  expectClose(c.y, exact.y, sumTolerance(dtype, double(c.width), 2), "y");
-  expectClose(c.dx, exact.dx, sumTolerance(dtype, double(c.width), 4), "dx");
+  expectClose(c.y, exact.y, bounds::conv(dtype, c.width), "y");
+  expectClose(c.dx, exact.dx, bounds::convInputGrad(dtype, c.width), "dx");
   expectClose(c.dweight, exact.dweight,
-              sumTolerance(dtype, double(c.pack.tokens), 4), "dweight");
+              bounds::convWeightGrad(dtype, c.pack.tokens), "dweight");
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParityTesting.h"
+#include "runtime/selfcheck/KernelBounds.h"
 
 #include <cmath>
 
@@ -61,16 +62,14 @@ struct GatedDeltaCase {
     launchKernel(GatedDeltaGradArgs{q, k, v, g, beta, dout, cu, dq, dk, dv, dg,
                                     dbeta, scale, eps, dims.chunk});
   }
-  /// Length of the longest chain of sums.
-  double length() const {
-    int64_t longest = 1;
-    for (int64_t d = 0; d < pack.documents(); ++d)
-      longest = std::max(longest, pack.end(d) - pack.begin(d));
-    return double(longest + dims.keyDim + dims.valueDim);
+  double forwardBound() const {
+    return bounds::gatedDelta(q.dtype(), pack.longest(), dims.keyDim,
+                              dims.valueDim);
   }
-  /// Norm, k k^T, solution, state, output; twice that in the backward.
-  double forwardBound() const { return sumTolerance(q.dtype(), length(), 5); }
-  double backwardBound() const { return sumTolerance(q.dtype(), length(), 10); }
+  double backwardBound() const {
+    return bounds::gatedDeltaGrad(q.dtype(), pack.longest(), dims.keyDim,
+                                  dims.valueDim);
+  }
 };
 
 /// The recurrence of one value head of one document, and its derivative.
@@ -202,8 +201,8 @@ void expectParity(GatedDeltaCase &c) {
   expectClose(c.dq, exact.dq, c.backwardBound(), "dq");
   expectClose(c.dk, exact.dk, c.backwardBound(), "dk");
   expectClose(c.dv, exact.dv, c.backwardBound(), "dv");
-  // Terms of a gate's gradient are products of numbers up to 1 that may cancel.
-  expectClose(c.dg, exact.dg, c.backwardBound(), "dg", 1);
+  expectClose(c.dg, exact.dg, c.backwardBound(), "dg",
+              bounds::gateGradientTerms);
   expectClose(c.dbeta, exact.dbeta, c.backwardBound(), "dbeta");
 }
 

@@ -76,6 +76,13 @@ struct Pack {
   int64_t begin(int64_t d) const { return boundaries[d]; }
   int64_t end(int64_t d) const { return boundaries[d + 1]; }
   int64_t total() const { return boundaries.back(); }
+  /// Length of the longest document, at least 1.
+  int64_t longest() const {
+    int64_t longest = 1;
+    for (int64_t d = 0; d < documents(); ++d)
+      longest = std::max(longest, end(d) - begin(d));
+    return longest;
+  }
   Tensor tensor() const;
 };
 

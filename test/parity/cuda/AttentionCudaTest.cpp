@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaTesting.h"
+#include "runtime/selfcheck/KernelBounds.h"
 
 using namespace qwen;
 using namespace qwen::cudatest;
@@ -106,12 +107,9 @@ public:
 };
 
 void parity(Case &c) {
-  // Probabilities, their gradients and the results are rounded to bf16 (the
-  // results on both sides).
-  double forward = roundingTolerance(DType::BF16, 3);
-  double backward = roundingTolerance(DType::BF16, 4);
-  // Scores and sums of exponentials are float32 sums.
-  double wide = unitRoundoff(DType::F32) * double(c.heads.dim + c.longest);
+  double forward = bounds::attentionOnMatrixUnits(DType::BF16);
+  double backward = bounds::attentionGradOnMatrixUnits(DType::BF16);
+  double wide = bounds::logSumExpOnMatrixUnits(c.longest, c.heads.dim);
   runOnCpu(c.forwardArgs(onHost));
   runOnCpu(c.backwardArgs(onHost));
   runOnGpu(c.forwardArgs(onDevice));

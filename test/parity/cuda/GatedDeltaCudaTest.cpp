@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaTesting.h"
+#include "runtime/selfcheck/KernelBounds.h"
 
 using namespace qwen;
 using namespace qwen::cudatest;
@@ -103,10 +104,8 @@ private:
   std::mt19937_64 random;
 };
 
-/// A result passes at most eight roundings to bf16 that do not depend on each
-/// other.
 double tolerance(Kind kind) {
-  double one = roundingTolerance(DType::BF16, 8);
+  double one = bounds::gatedDeltaOnMatrixUnits(DType::BF16);
   // Solutions of a badly conditioned system lose digits to cancellation.
   return kind == Kind::SimilarKeys ? 4 * one : one;
 }

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaTesting.h"
+#include "runtime/selfcheck/KernelBounds.h"
 
 #include <cmath>
 
@@ -62,7 +63,7 @@ void testConv(const Pack &pack, int64_t channels, DType dtype, int64_t gap,
   ConvCase c(pack, channels, dtype, gap, seed);
   runOnCpu(c.forward(onHost));
   runOnGpu(c.forward(onDevice));
-  expectClose("y", c.y, sumTolerance(dtype, 4, 2));
+  expectClose("y", c.y, bounds::conv(dtype, 4));
   expectRerunEqual("y", c.forward(onDevice), {&c.y});
 
   for (bool accumulate : {true, false}) {
@@ -70,9 +71,9 @@ void testConv(const Pack &pack, int64_t channels, DType dtype, int64_t gap,
     c.dweight.toDevice();
     runOnCpu(c.backward(onHost));
     runOnGpu(c.backward(onDevice));
-    expectClose("dx", c.dx, sumTolerance(dtype, 4, 4));
+    expectClose("dx", c.dx, bounds::convInputGrad(dtype, 4));
     expectClose("dweight", c.dweight,
-                sumTolerance(dtype, double(pack.tokens), 4));
+                bounds::convWeightGrad(dtype, pack.tokens));
   }
   expectRerunEqual("gradients", c.backward(onDevice), {&c.dx, &c.dweight});
 }
