@@ -16,6 +16,18 @@ using namespace mlir;
 using namespace qwen;
 using namespace qwen::kernel;
 
+namespace qwen::kernel {
+/// A list such as [1, 2] in an attribute.
+static FailureOr<SmallVector<int64_t>> parseNumbers(AsmParser &parser) {
+  SmallVector<int64_t> numbers;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+        return parser.parseInteger(numbers.emplace_back());
+      }))
+    return failure();
+  return numbers;
+}
+} // namespace qwen::kernel
+
 #include "dialects/Kernel/KernelDialect.cpp.inc"
 #include "dialects/Kernel/KernelEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES

@@ -9,6 +9,7 @@
 #define QWEN_KERNEL_STRUCTURE_OPS
 
 include "dialects/Kernel/KernelDialect.td"
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -82,15 +83,52 @@ def Kernel_GroupFunctionOp : Kernel_StructureOp<"group_function",
   let extraClassDeclaration = "::llvm::LogicalResult verifyBody();";
 }
 
+class CodeNumberList<string what> : ArrayRefParameter<"int64_t", what> {
+  let printer = [{ $_printer << '['; ::llvm::interleaveComma($_self, $_printer); $_printer << ']'; }];
+  let parser = [{ ::qwen::kernel::parseNumbers($_parser) }];
+}
+def CodeNumbers : CodeNumberList<"numbers of a code symbol">;
+
+def Kernel_CodeSymbolAttr : AttrDef<Kernel_Dialect, "CodeSymbol"> {
+  let mnemonic = "code_symbol";
+  let summary = "What a generated kernel takes and how it is launched";
+  let description = [{
+    Everything a call must agree with: the operands (inputs first) with the
+    bytes that each covers from its first to its last element and the alignment
+    that the code relies on, the rows, and the outputs that are column sums.
+    `threads`, `blocks` and `shared_bytes` (of a block) are the launch geometry
+    on a GPU and 0 on the CPU.
+
+    ```mlir
+    #kernel.code_symbol<name = "double", rows = 8, operand_bytes = [1024, 1024],
+        operand_alignments = [16, 16], column_sums = [], threads = 256,
+        blocks = 1, shared_bytes = 0>
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"function">:$name, "int64_t":$rows,
+      CodeNumbers:$operand_bytes, CodeNumbers:$operand_alignments,
+      CodeNumbers:$column_sums, "int64_t":$threads, "int64_t":$blocks,
+      "int64_t":$shared_bytes);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Kernel_CodeSymbolArrayAttr
+    : TypedArrayAttrBase<Kernel_CodeSymbolAttr, "code symbols">;
+
 def Kernel_BinaryOp : Kernel_StructureOp<"binary", [Symbol]> {
   let summary = "Machine code of all group functions of a module";
   let description = [{
-    `object` is an x86-64 ELF shared object that exports one symbol a group
-    function (see `kernel.group` for the signature). `target` is the
-    micro-architecture level it was compiled for, such as `x86-64-v3`.
+    `object` exports one symbol a group function, which `symbols` describes. For
+    the CPU it is an x86-64 ELF shared object (see `kernel.group` for the
+    signature) and `target` the micro-architecture level it was compiled for,
+    such as `x86-64-v3`. For a GPU it is a CUDA ELF object and `target` its
+    architecture, `sm_90a`; the kernels take the address of each operand, inputs
+    first, and that of the partial sums, which lie block after block in the
+    workspace, those of a block as on the CPU.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$target,
-                       StrAttr:$object);
+                       StrAttr:$object,
+                       DefaultValuedAttr<Kernel_CodeSymbolArrayAttr, "{}">:$symbols);
   let assemblyFormat = "$sym_name attr-dict";
 }
 

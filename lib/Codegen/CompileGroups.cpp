@@ -1,28 +1,15 @@
 //===- CompileGroups.cpp - Compile the lowered groups to machine code -----===//
 
+#include "CodeSymbols.h"
+#include "GpuCompiler.h"
+#include "LowerToLLVM.h"
 #include "ObjectCompiler.h"
 #include "lib/Codegen/Passes.h"
 
-#include "dialects/Kernel/Kernel.h"
-
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
-#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
-#include "mlir/Conversion/MathToLibm/MathToLibm.h"
-#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "mlir/Transforms/Passes.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -31,75 +18,91 @@ using namespace mlir;
 
 namespace qwen {
 #define GEN_PASS_DEF_COMPILEGROUPSPASS
+#define GEN_PASS_DEF_COMPILEGROUPSGPUPASS
 #include "lib/Codegen/Passes.h.inc"
 
 namespace {
 
-/// Replaces the f32 functions by polynomials, so that vectors stay vectors; f64
-/// ones become calls of the C library.
-LogicalResult approximateMath(ModuleOp module) {
-  RewritePatternSet patterns(module.getContext());
-  populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-    return llvm::is_contained({"math.exp", "math.expm1", "math.log",
-                               "math.log1p", "math.log2", "math.tanh",
-                               "math.sin", "math.cos", "math.erf"},
-                              name);
-  });
-  return applyPatternsGreedily(module, std::move(patterns));
+/// Makes machine code of the optimised module's functions.
+using Compiler =
+    llvm::function_ref<llvm::Expected<std::string>(llvm::Module &)>;
+
+/// The nested pipeline's dialects must be loaded before it runs.
+void addDependentDialects(DialectRegistry &registry) {
+  OpPassManager pm(ModuleOp::getOperationName());
+  buildToLLVMDialect(pm);
+  pm.getDependentDialects(registry);
+  registry.insert<kernel::KernelDialect>();
+}
+
+/// Replaces the nested module of `module`, if it has one, by its machine code.
+/// `runPipeline` runs passes on it.
+LogicalResult compile(ModuleOp module, StringRef target, Compiler compiler,
+                      llvm::function_ref<LogicalResult(OpPassManager &,
+                                                       ModuleOp)>
+                          runPipeline) {
+  auto groups = module.lookupSymbol<ModuleOp>("qwen_groups");
+  if (!groups)
+    return success();
+  SmallVector<Attribute> symbols = takeCodeSymbols(groups);
+  OpPassManager pm(ModuleOp::getOperationName());
+  buildToLLVMDialect(pm);
+  if (failed(approximateMath(groups)) || failed(runPipeline(pm, groups)))
+    return failure();
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code = translateGroups(groups, context);
+  if (!code)
+    return failure();
+  auto object = compiler(*code);
+  if (!object)
+    return module.emitError() << llvm::toString(object.takeError());
+  OpBuilder builder(groups);
+  kernel::BinaryOp::create(builder, groups.getLoc(), "code", target, *object,
+                           builder.getArrayAttr(symbols));
+  groups.erase();
+  return success();
 }
 
 struct CompileGroupsPass : impl::CompileGroupsPassBase<CompileGroupsPass> {
   using impl::CompileGroupsPassBase<CompileGroupsPass>::CompileGroupsPassBase;
 
-  static void buildPipeline(OpPassManager &pm) {
-    pm.addPass(createCanonicalizerPass());
-    pm.addPass(createCSEPass());
-    pm.addPass(createSCFToControlFlowPass());
-    pm.addPass(createConvertMathToLLVMPass());
-    // What has no LLVM intrinsic (erf of f64); it takes vectors apart.
-    pm.addPass(createConvertMathToLibmPass());
-    pm.addPass(createConvertVectorToLLVMPass());
-    pm.addPass(createArithToLLVMConversionPass());
-    pm.addPass(createConvertControlFlowToLLVMPass());
-    pm.addPass(createConvertFuncToLLVMPass());
-    pm.addPass(createReconcileUnrealizedCastsPass());
-  }
-
-  /// The nested pipeline's dialects must be loaded before it runs.
   void getDependentDialects(DialectRegistry &registry) const override {
-    OpPassManager pm(ModuleOp::getOperationName());
-    buildPipeline(pm);
-    pm.getDependentDialects(registry);
-    registry.insert<kernel::KernelDialect>();
-  }
-
-  LogicalResult toLLVMDialect(ModuleOp groups) {
-    if (failed(approximateMath(groups)))
-      return failure();
-    OpPassManager pm(ModuleOp::getOperationName());
-    buildPipeline(pm);
-    return runPipeline(pm, groups);
+    addDependentDialects(registry);
   }
 
   void runOnOperation() override {
-    auto groups = getOperation().lookupSymbol<ModuleOp>("qwen_groups");
-    if (!groups)
-      return;
-    if (failed(toLLVMDialect(groups)))
-      return signalPassFailure();
-    llvm::LLVMContext context;
-    std::unique_ptr<llvm::Module> code =
-        translateModuleToLLVMIR(groups, context, "qwen_groups");
-    if (!code)
-      return signalPassFailure();
-    auto object = compileToSharedObject(*code, cpu);
-    if (!object) {
-      getOperation().emitError() << llvm::toString(object.takeError());
-      return signalPassFailure();
-    }
-    OpBuilder builder(groups);
-    kernel::BinaryOp::create(builder, groups.getLoc(), "code", cpu, *object);
-    groups.erase();
+    auto compiler = [&](llvm::Module &code) {
+      return compileToSharedObject(code, cpu);
+    };
+    auto run = [&](OpPassManager &pm, ModuleOp groups) {
+      return runPipeline(pm, groups);
+    };
+    if (failed(compile(getOperation(), cpu, compiler, run)))
+      signalPassFailure();
+  }
+};
+
+struct CompileGroupsGpuPass
+    : impl::CompileGroupsGpuPassBase<CompileGroupsGpuPass> {
+  using impl::CompileGroupsGpuPassBase<
+      CompileGroupsGpuPass>::CompileGroupsGpuPassBase;
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    addDependentDialects(registry);
+  }
+
+  void runOnOperation() override {
+    auto compiler = [&](llvm::Module &code) -> llvm::Expected<std::string> {
+      auto text = compileToPtx(code, arch);
+      if (!text || ptx)
+        return text;
+      return linkPtx(*text, arch);
+    };
+    auto run = [&](OpPassManager &pm, ModuleOp groups) {
+      return runPipeline(pm, groups);
+    };
+    if (failed(compile(getOperation(), arch, compiler, run)))
+      signalPassFailure();
   }
 };
 
@@ -108,5 +111,6 @@ struct CompileGroupsPass : impl::CompileGroupsPassBase<CompileGroupsPass> {
 void registerCodegenDialects(DialectRegistry &registry) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
 }
 } // namespace qwen

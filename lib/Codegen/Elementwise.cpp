@@ -9,6 +9,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <limits>
+#include <numbers>
 
 using namespace mlir;
 using namespace qwen;
@@ -38,7 +39,19 @@ static Value intSplat(OpBuilder &builder, Location loc, Type type,
   return arith::ConstantOp::create(builder, loc, attr);
 }
 
-Value qwen::roundToBf16(OpBuilder &b, Location loc, Value value) {
+/// By the GPU's conversion instructions.
+static Value roundByConversion(OpBuilder &b, Location loc, Value value) {
+  Type narrow = b.getBF16Type();
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    narrow = vector.clone(narrow);
+  Value rounded = arith::TruncFOp::create(b, loc, narrow, value);
+  return arith::ExtFOp::create(b, loc, value.getType(), rounded);
+}
+
+Value qwen::roundToBf16(OpBuilder &b, Location loc, Value value,
+                        Processor processor) {
+  if (processor == Processor::Gpu)
+    return roundByConversion(b, loc, value);
   Type type = value.getType();
   Type bitsType = b.getI32Type();
   if (auto vector = dyn_cast<VectorType>(type))
@@ -61,8 +74,39 @@ Value qwen::roundToBf16(OpBuilder &b, Location loc, Value value) {
   return arith::BitcastOp::create(b, loc, type, chosen);
 }
 
+/// Licence to use the instruction that is exact to 2 units in the last place.
+static arith::FastMathFlagsAttr flagsOf(OpBuilder &b, Processor processor) {
+  return arith::FastMathFlagsAttr::get(b.getContext(),
+                                       processor == Processor::Gpu
+                                           ? arith::FastMathFlags::afn
+                                           : arith::FastMathFlags::none);
+}
+
+/// exp(x); on the GPU 2^(x log2 e), whose error in units in the last place is
+/// 2 + |x|: the product is rounded before the power.
+static Value emitExp(OpBuilder &b, Location loc, Value x, Processor processor) {
+  if (processor == Processor::Cpu)
+    return math::ExpOp::create(b, loc, x);
+  Value scaled = arith::MulFOp::create(
+      b, loc, x, splat(b, loc, x.getType(), std::numbers::log2e));
+  return math::Exp2Op::create(b, loc, scaled, flagsOf(b, processor));
+}
+
+static Value emitQuotient(OpBuilder &b, Location loc, Value x, Value y,
+                          Processor processor) {
+  return arith::DivFOp::create(b, loc, x, y, flagsOf(b, processor));
+}
+
 /// 1 / (1 + exp(-x)) from exp(-|x|), which never overflows.
-static Value emitSigmoid(OpBuilder &b, Location loc, Value x) {
+static Value emitSigmoid(OpBuilder &b, Location loc, Value x,
+                         Processor processor) {
+  if (processor == Processor::Gpu) {
+    // An infinite exp(-x) has the reciprocal 0, which is right.
+    Value one = splat(b, loc, x.getType(), 1.0);
+    Value e = emitExp(b, loc, arith::NegFOp::create(b, loc, x), processor);
+    Value sum = arith::AddFOp::create(b, loc, one, e);
+    return emitQuotient(b, loc, one, sum, processor);
+  }
   Value one = splat(b, loc, x.getType(), 1.0);
   Value zero = splat(b, loc, x.getType(), 0.0);
   Value e = math::ExpOp::create(
@@ -122,10 +166,12 @@ static Value emitExpM1(OpBuilder &b, Location loc, Value x) {
 }
 
 /// max(x, 0) + log1p(exp(-|x|)); x itself above 20.
-static Value emitSoftplus(OpBuilder &b, Location loc, Value x) {
+static Value emitSoftplus(OpBuilder &b, Location loc, Value x,
+                          Processor processor) {
   Value zero = splat(b, loc, x.getType(), 0.0);
-  Value e = math::ExpOp::create(
-      b, loc, arith::NegFOp::create(b, loc, math::AbsFOp::create(b, loc, x)));
+  Value magnitude = math::AbsFOp::create(b, loc, x);
+  Value e =
+      emitExp(b, loc, arith::NegFOp::create(b, loc, magnitude), processor);
   Value sum = arith::AddFOp::create(
       b, loc, arith::MaximumFOp::create(b, loc, x, zero), emitLog1p(b, loc, e));
   Value large = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x,
@@ -144,18 +190,19 @@ static FailureOr<Value> emitConstant(OpBuilder &b, arith::ConstantOp op,
 }
 
 static Value emitConversion(OpBuilder &b, Operation &op, Value x, Type result,
-                            int64_t width) {
+                            int64_t width, Processor processor) {
   Type element = getElementTypeOrSelf(result);
   Type wanted = withWidth(computeType(element), width);
   if (isa<arith::ExtFOp>(op) && x.getType() != wanted)
     x = arith::ExtFOp::create(b, op.getLoc(), wanted, x);
   else if (isa<arith::TruncFOp>(op) && x.getType() != wanted)
     x = arith::TruncFOp::create(b, op.getLoc(), wanted, x);
-  return element.isBF16() ? roundToBf16(b, op.getLoc(), x) : x;
+  return element.isBF16() ? roundToBf16(b, op.getLoc(), x, processor) : x;
 }
 
 FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
-                                       ValueRange operands, int64_t width) {
+                                       ValueRange operands, int64_t width,
+                                       Processor processor) {
   Location loc = op.getLoc();
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
     return emitConstant(b, constant, width);
@@ -163,20 +210,28 @@ FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
   Type element = getElementTypeOrSelf(result);
   Value value;
   if (isa<arith::ExtFOp, arith::TruncFOp>(op))
-    return emitConversion(b, op, operands[0], result, width);
+    return emitConversion(b, op, operands[0], result, width, processor);
   if (isa<SigmoidOp>(op)) {
-    value = emitSigmoid(b, loc, operands[0]);
+    value = emitSigmoid(b, loc, operands[0], processor);
   } else if (isa<SoftplusOp>(op)) {
-    value = emitSoftplus(b, loc, operands[0]);
+    value = emitSoftplus(b, loc, operands[0], processor);
   } else if (isa<math::Log1pOp>(op)) {
     value = emitLog1p(b, loc, operands[0]);
   } else if (isa<math::ExpM1Op>(op)) {
     value = emitExpM1(b, loc, operands[0]);
+  } else if (isa<math::ExpOp>(op)) {
+    value = emitExp(b, loc, operands[0], processor);
+  } else if (isa<arith::DivFOp>(op)) {
+    value = emitQuotient(b, loc, operands[0], operands[1], processor);
+  } else if (isa<math::SqrtOp>(op)) {
+    value = math::SqrtOp::create(b, loc, operands[0], flagsOf(b, processor));
   } else if (isa<math::RsqrtOp>(op)) {
-    // Two correctly rounded instructions instead of an estimate.
-    value =
-        arith::DivFOp::create(b, loc, splat(b, loc, operands[0].getType(), 1.0),
-                              math::SqrtOp::create(b, loc, operands[0]));
+    // On the CPU two correctly rounded instructions instead of an estimate; the
+    // GPU has one for both.
+    Value root =
+        math::SqrtOp::create(b, loc, operands[0], flagsOf(b, processor));
+    value = emitQuotient(b, loc, splat(b, loc, root.getType(), 1.0), root,
+                         processor);
   } else if (OpTrait::hasElementwiseMappableTraits(&op) &&
              isa<arith::ArithDialect, math::MathDialect>(op.getDialect())) {
     OperationState state(loc, op.getName());
@@ -193,5 +248,5 @@ FailureOr<Value> qwen::emitElementwise(OpBuilder &b, Operation &op,
                           "qwen.softplus, qwen.broadcast, qwen.reduce_sum and "
                           "qwen.rope");
   }
-  return element.isBF16() ? roundToBf16(b, loc, value) : value;
+  return element.isBF16() ? roundToBf16(b, loc, value, processor) : value;
 }

@@ -18,18 +18,23 @@ int64_t lanes(mlir::Type compute);
 mlir::Value splat(mlir::OpBuilder &builder, mlir::Location loc,
                   mlir::Type scalarOrVector, double value);
 
+/// Whose instructions the ops will become. On the CPU every op is correctly
+/// rounded or a polynomial, bf16 is integer arithmetic. The GPU has
+/// instructions for bf16 and for exp2, quotients and roots to 2 units in the
+/// last place of f32.
+enum class Processor { Cpu, Gpu };
+
 /// The nearest bf16 number of each f32 element, ties to even, as f32; NaN stays
 /// NaN.
 mlir::Value roundToBf16(mlir::OpBuilder &builder, mlir::Location loc,
-                        mlir::Value value);
+                        mlir::Value value, Processor processor);
 
 /// Re-emits the elementwise tensor op `op` (arith, math, qwen.sigmoid or
 /// qwen.softplus, arith.constant) on scalars (width 0) or vectors of `width`
 /// elements. Fails with an emitted error on an op it does not know.
-mlir::FailureOr<mlir::Value> emitElementwise(mlir::OpBuilder &builder,
-                                             mlir::Operation &op,
-                                             mlir::ValueRange operands,
-                                             int64_t width);
+mlir::FailureOr<mlir::Value>
+emitElementwise(mlir::OpBuilder &builder, mlir::Operation &op,
+                mlir::ValueRange operands, int64_t width, Processor processor);
 
 } // namespace qwen
 

@@ -158,6 +158,28 @@ void GroupAnalysis::assignSweeps(Block &body) {
   sweeps = std::max(1, needed);
 }
 
+/// Row sums go over the last dimension alone; column sums over all others, and
+/// they leave the group.
+LogicalResult GroupAnalysis::checkSums(Block &body) const {
+  for (auto sum : body.getOps<ReduceSumOp>()) {
+    int64_t rank = cast<RankedTensorType>(sum.getX().getType()).getRank();
+    if (isRowSum(sum, *this)) {
+      if (sum.getDims().size() != 1)
+        return sum.emitOpError("in a group sums over the last dimension alone "
+                               "or over all others");
+      continue;
+    }
+    bool isResult =
+        llvm::is_contained(body.getTerminator()->getOperands(), sum.getY());
+    if (rank != static_cast<int64_t>(domain().size()) ||
+        static_cast<int64_t>(sum.getDims().size()) != rank - 1 || !isResult ||
+        !llvm::all_of(sum->getUsers(), llvm::IsaPred<YieldOp>))
+      return sum.emitOpError("over rows must cover all leading dimensions of "
+                             "the iteration space and be a result only");
+  }
+  return success();
+}
+
 FailureOr<GroupAnalysis> GroupAnalysis::create(kernel::GroupFunctionOp op) {
   GroupAnalysis analysis;
   llvm::append_range(analysis.domainShape, op.getDomain());
@@ -166,8 +188,9 @@ FailureOr<GroupAnalysis> GroupAnalysis::create(kernel::GroupFunctionOp op) {
     return op.emitOpError("iteration space has rank ")
            << rank << ", expected 1 to 3";
   analysis.columnDim = rank == 1 ? -1 : rank - 1;
-  if (failed(analysis.assignDims(op)))
+  Block &body = op.getBody().front();
+  if (failed(analysis.assignDims(op)) || failed(analysis.checkSums(body)))
     return failure();
-  analysis.assignSweeps(op.getBody().front());
+  analysis.assignSweeps(body);
   return analysis;
 }

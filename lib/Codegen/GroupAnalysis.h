@@ -52,6 +52,7 @@ private:
   mlir::LogicalResult setDims(mlir::Value value, llvm::ArrayRef<int64_t> dims,
                               bool &changed);
   mlir::LogicalResult propagateDims(mlir::Operation &op, bool &changed);
+  mlir::LogicalResult checkSums(mlir::Block &body) const;
   void assignSweeps(mlir::Block &body);
 
   llvm::SmallVector<int64_t> domainShape;

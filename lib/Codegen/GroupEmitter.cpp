@@ -2,8 +2,8 @@
 
 #include "GroupEmitter.h"
 
-#include "Elementwise.h"
-#include "GroupAnalysis.h"
+#include "CodeSymbols.h"
+#include "GroupValues.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -37,13 +37,13 @@ public:
   GroupEmitter(OpBuilder &b, kernel::GroupFunctionOp group,
                const GroupAnalysis &analysis)
       : b(b), group(group), analysis(analysis), loc(group.getLoc()),
-        body(group.getBody().front()) {}
+        body(group.getBody().front()),
+        values(b, body, analysis, Processor::Cpu) {}
 
   LogicalResult emit();
 
 private:
   // Function level.
-  LogicalResult checkSums();
   func::FuncOp createFunction();
   Place createPlace(Value operands, int64_t index, Type type,
                     ArrayRef<int64_t> dims);
@@ -53,7 +53,6 @@ private:
   // Row level.
   LogicalResult emitRow(Value row);
   void setRowAddresses(Value row);
-  LogicalResult emitRowValues(int sweep);
   LogicalResult emitSweep(int sweep, bool last);
   void emitRotation(RopeOp rope);
   void storeRowOutputs();
@@ -63,8 +62,6 @@ private:
                             MutableArrayRef<ReduceSumOp> sums,
                             SmallVectorImpl<Value> &accumulators);
   FailureOr<Value> columnValue(Value value, Columns columns);
-  FailureOr<Value> operandAt(Value value, int64_t width,
-                             std::optional<Columns> columns);
   LogicalResult storeColumns(Columns columns);
 
   // Memory and small arithmetic.
@@ -74,7 +71,6 @@ private:
   Value address(Value base, Type element, Value index);
   Value load(Value address, Type element, int64_t width);
   void store(Value value, Value address, Type element);
-  Value horizontalSum(Value vector);
   Value padded(Value vector, int64_t width);
 
   OpBuilder &b;
@@ -82,12 +78,13 @@ private:
   const GroupAnalysis &analysis;
   Location loc;
   Block &body;
+  GroupValues values;
 
   SmallVector<Place> inputs, outputs;
-  DenseMap<Value, Value> scratch;          // rotation result -> row buffer
+  ValueMap scratch;                        // rotation result -> row buffer
   DenseMap<Operation *, Value> partialsOf; // column sum -> its partial sums
-  DenseMap<Value, Value> rowValues;        // of the current row
-  DenseMap<Value, Value> memo;             // of the current columns
+  ValueMap rowValues;                      // of the current row
+  ValueMap memo;                           // of the current columns
   Value token;                             // first index of the current row
 };
 
@@ -158,75 +155,25 @@ Value GroupEmitter::padded(Value vector, int64_t width) {
                                    mask);
 }
 
-/// Adds lane i and lane i + n/2 until one is left.
-Value GroupEmitter::horizontalSum(Value vector) {
-  int64_t width = cast<VectorType>(vector.getType()).getDimSize(0);
-  for (; width > 1; width /= 2) {
-    SmallVector<int64_t> low, high;
-    for (int64_t i = 0; i < width / 2; ++i) {
-      low.push_back(i);
-      high.push_back(i + width / 2);
-    }
-    Value l = vector::ShuffleOp::create(b, loc, vector, vector, low);
-    Value h = vector::ShuffleOp::create(b, loc, vector, vector, high);
-    vector = arith::AddFOp::create(b, loc, l, h);
-  }
-  return vector::ExtractOp::create(b, loc, vector, ArrayRef<int64_t>{0});
-}
-
 //===----------------------------------------------------------------------===//
 // Columns
 //===----------------------------------------------------------------------===//
 
-/// An operand as a scalar (width 0) or as a vector.
-FailureOr<Value> GroupEmitter::operandAt(Value value, int64_t width,
-                                         std::optional<Columns> columns) {
-  if (!columns)
-    return rowValues.lookup(value);
-  if (analysis.runsOverColumns(value))
-    return columnValue(value, *columns);
-  if (auto it = memo.find(value); it != memo.end())
-    return it->second;
-  Value scalar = rowValues.lookup(value);
-  Value vector = vector::BroadcastOp::create(
-      b, loc, VectorType::get({width}, scalar.getType()), scalar);
-  memo[value] = vector;
-  return vector;
-}
-
 FailureOr<Value> GroupEmitter::columnValue(Value value, Columns columns) {
-  if (auto it = memo.find(value); it != memo.end())
-    return it->second;
-  Value result;
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Place &place = inputs[argument.getArgNumber()];
-    result = load(address(place.row, place.element, columns.first),
+  auto leaf = [&](Value source) -> Value {
+    if (auto argument = dyn_cast<BlockArgument>(source)) {
+      Place &place = inputs[argument.getArgNumber()];
+      return load(address(place.row, place.element, columns.first),
                   place.element, columns.width);
-  } else if (auto it = scratch.find(value); it != scratch.end()) {
-    Type element = computeType(getElementTypeOrSelf(value));
-    result = load(address(it->second, element, columns.first), element,
-                  columns.width);
-  } else if (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
-    auto x = operandAt(broadcast.getX(), columns.width, columns);
-    if (failed(x))
-      return failure();
-    result = *x;
-  } else {
-    Operation &op = *value.getDefiningOp();
-    SmallVector<Value> operands;
-    for (Value operand : op.getOperands()) {
-      auto x = operandAt(operand, columns.width, columns);
-      if (failed(x))
-        return failure();
-      operands.push_back(*x);
     }
-    auto emitted = emitElementwise(b, op, operands, columns.width);
-    if (failed(emitted))
-      return failure();
-    result = *emitted;
-  }
-  memo[value] = result;
-  return result;
+    auto rotated = scratch.find(source);
+    if (rotated == scratch.end())
+      return nullptr;
+    Type element = computeType(getElementTypeOrSelf(source));
+    return load(address(rotated->second, element, columns.first), element,
+                columns.width);
+  };
+  return values.columnValue(value, {columns.width, rowValues, memo, leaf});
 }
 
 /// Stores the column outputs and adds to the partial column sums.
@@ -324,38 +271,6 @@ void GroupEmitter::setRowAddresses(Value row) {
       set(place);
 }
 
-/// Scalars of the current row that are complete before `sweep`.
-LogicalResult GroupEmitter::emitRowValues(int sweep) {
-  for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
-    bool isAngles = llvm::any_of(argument.getUsers(), [&](Operation *user) {
-      auto rope = dyn_cast<RopeOp>(user);
-      return rope && rope.getAngles() == argument;
-    });
-    if (sweep == 0 && !isAngles && !analysis.runsOverColumns(argument))
-      rowValues[argument] = load(inputs[i].row, inputs[i].element, 0);
-  }
-  for (Operation &op : body.without_terminator()) {
-    if (isa<RopeOp, ReduceSumOp>(op))
-      continue;
-    Value result = op.getResult(0);
-    if (analysis.runsOverColumns(result) || analysis.sweep(result) > sweep ||
-        rowValues.count(result))
-      continue;
-    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
-      rowValues[result] = rowValues.lookup(broadcast.getX());
-      continue;
-    }
-    SmallVector<Value> operands;
-    for (Value operand : op.getOperands())
-      operands.push_back(rowValues.lookup(operand));
-    auto value = emitElementwise(b, op, operands, 0);
-    if (failed(value))
-      return failure();
-    rowValues[result] = *value;
-  }
-  return success();
-}
-
 /// Rotates a row buffer in place: pairs j and j + half for j < half.
 void GroupEmitter::emitRotation(RopeOp rope) {
   Type element = computeType(getElementTypeOrSelf(rope.getX()));
@@ -428,7 +343,7 @@ LogicalResult GroupEmitter::emitSweep(int sweep, bool last) {
                          accumulators)))
     return failure();
   for (auto [sum, accumulator] : llvm::zip_equal(sums, accumulators))
-    rowValues[sum.getY()] = horizontalSum(accumulator);
+    rowValues[sum.getY()] = horizontalSum(b, loc, accumulator);
   for (auto rope : body.getOps<RopeOp>())
     if (analysis.sweep(rope.getY()) == sweep + 1)
       emitRotation(rope);
@@ -444,15 +359,20 @@ void GroupEmitter::storeRowOutputs() {
 LogicalResult GroupEmitter::emitRow(Value row) {
   rowValues.clear();
   setRowAddresses(row);
+  for (BlockArgument argument : body.getArguments())
+    if (values.isRowInput(argument)) {
+      Place &place = inputs[argument.getArgNumber()];
+      rowValues[argument] = load(place.row, place.element, 0);
+    }
   bool hasColumns = analysis.domain().size() > 1;
   int sweeps = analysis.sweepCount();
   for (int sweep = 0; sweep < sweeps; ++sweep) {
-    if (failed(emitRowValues(sweep)))
+    if (failed(values.emitRowValues(sweep, rowValues)))
       return failure();
     if (hasColumns && failed(emitSweep(sweep, sweep + 1 == sweeps)))
       return failure();
   }
-  if (failed(emitRowValues(sweeps)))
+  if (failed(values.emitRowValues(sweeps, rowValues)))
     return failure();
   storeRowOutputs();
   return success();
@@ -462,33 +382,12 @@ LogicalResult GroupEmitter::emitRow(Value row) {
 // Function
 //===----------------------------------------------------------------------===//
 
-/// Row sums go over the last dimension alone; column sums over all others, and
-/// they leave the group.
-LogicalResult GroupEmitter::checkSums() {
-  for (auto sum : body.getOps<ReduceSumOp>()) {
-    int64_t rank = cast<RankedTensorType>(sum.getX().getType()).getRank();
-    if (isRowSum(sum, analysis)) {
-      if (sum.getDims().size() != 1)
-        return sum.emitOpError("in a group sums over the last dimension alone "
-                               "or over all others");
-      continue;
-    }
-    bool isResult =
-        llvm::is_contained(body.getTerminator()->getOperands(), sum.getY());
-    if (rank != static_cast<int64_t>(analysis.domain().size()) ||
-        static_cast<int64_t>(sum.getDims().size()) != rank - 1 || !isResult ||
-        !llvm::all_of(sum->getUsers(), llvm::IsaPred<YieldOp>))
-      return sum.emitOpError("over rows must cover all leading dimensions of "
-                             "the iteration space and be a result only");
-  }
-  return success();
-}
-
 func::FuncOp GroupEmitter::createFunction() {
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
   Type i64 = b.getI64Type();
   auto type = b.getFunctionType({pointer, pointer, i64, i64}, {});
   auto function = func::FuncOp::create(b, loc, group.getSymName(), type);
+  setCodeSymbol(function, group, naturalAlignments(group), {});
   return function;
 }
 
@@ -542,8 +441,6 @@ void GroupEmitter::createScratch() {
 }
 
 LogicalResult GroupEmitter::emit() {
-  if (failed(checkSums()))
-    return failure();
   func::FuncOp function = createFunction();
   OpBuilder::InsertionGuard guard(b);
   Block *entry = function.addEntryBlock();

@@ -1,13 +1,13 @@
 //===- ObjectCompiler.cpp - LLVM IR to a loadable object ------------------===//
 
 #include "ObjectCompiler.h"
+#include "Optimize.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -39,21 +39,6 @@ static Expected<std::unique_ptr<TargetMachine>> createMachine(StringRef cpu) {
   if (!machine || !machine->getMCSubtargetInfo()->isCPUStringValid(cpu))
     return makeError("unknown x86-64 level '" + cpu + "'");
   return machine;
-}
-
-static void optimize(Module &module, TargetMachine &machine) {
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager sccs;
-  ModuleAnalysisManager modules;
-  PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
-      .run(module, modules);
 }
 
 static Error emitObject(Module &module, TargetMachine &machine,
@@ -147,7 +132,7 @@ Expected<std::string> qwen::compileToSharedObject(Module &module,
       function.addFnAttr("target-cpu", cpu);
       function.setDoesNotThrow();
     }
-  optimize(module, **machine);
+  qwen::optimize(module, **machine);
   SmallString<0> object;
   raw_svector_ostream os(object);
   if (Error error = emitObject(module, **machine, os))

@@ -71,6 +71,7 @@ private:
   Offset<plan::Parameter> emitParameter(plan::ParameterOp parameter);
   flatbuffers::Offset<flatbuffers::Vector<Offset<plan::Port>>>
   emitPorts(ArrayAttr names, ValueRange views);
+  Offset<plan::CodeSymbol> emitCodeSymbol(kernel::CodeSymbolAttr symbol);
   Offset<plan::Code> emitCode();
   uint64_t tableBytes();
   Offset<plan::Forecast> emitForecast();
@@ -179,14 +180,33 @@ Offset<plan::Parameter> Emitter::emitParameter(plan::ParameterOp parameter) {
       static_cast<uint32_t>(parameter.getStackIndex()));
 }
 
+Offset<plan::CodeSymbol>
+Emitter::emitCodeSymbol(kernel::CodeSymbolAttr symbol) {
+  std::vector<plan::CodeOperand> operands;
+  for (auto [bytes, alignment] : llvm::zip_equal(
+           symbol.getOperandBytes(), symbol.getOperandAlignments()))
+    operands.emplace_back(bytes, static_cast<uint32_t>(alignment));
+  std::vector<uint32_t> sums(symbol.getColumnSums().begin(),
+                             symbol.getColumnSums().end());
+  return plan::CreateCodeSymbol(
+      builder, builder.CreateString(symbol.getName().str()),
+      builder.CreateVectorOfStructs(operands), builder.CreateVector(sums),
+      symbol.getRows(), symbol.getThreads(), symbol.getBlocks(),
+      symbol.getSharedBytes());
+}
+
 Offset<plan::Code> Emitter::emitCode() {
   for (auto binary : module.getOps<kernel::BinaryOp>()) {
     StringRef object = binary.getObject();
     codeBytes = object.size();
     auto bytes = builder.CreateVector(
         reinterpret_cast<const uint8_t *>(object.data()), object.size());
+    std::vector<Offset<plan::CodeSymbol>> symbols;
+    for (Attribute symbol : binary.getSymbols())
+      symbols.push_back(emitCodeSymbol(cast<kernel::CodeSymbolAttr>(symbol)));
     return plan::CreateCode(
-        builder, builder.CreateString(binary.getTarget().str()), bytes);
+        builder, builder.CreateString(binary.getTarget().str()), bytes,
+        builder.CreateVector(symbols));
   }
   return 0;
 }

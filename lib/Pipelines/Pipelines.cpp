@@ -57,6 +57,13 @@ static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
   verify.target = options.target;
   pm.addPass(createVerifyLoweringPass(verify));
   // After the verifier, which looks at group functions; code says nothing.
+  if (targetKind(options.target) == TargetKind::Cuda) {
+    pm.addPass(createLowerGroupsGpuPass());
+    CompileGroupsGpuPassOptions code;
+    code.arch = options.target;
+    pm.addPass(createCompileGroupsGpuPass(code));
+    return;
+  }
   pm.addPass(createLowerGroupsPass());
   CompileGroupsPassOptions code;
   code.cpu = options.target;

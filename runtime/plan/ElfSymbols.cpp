@@ -1,6 +1,6 @@
-//===- ElfSymbols.cpp - Functions that a shared object exports ------------===//
+//===- ElfSymbols.cpp - Functions that an ELF object exports --------------===//
 //
-// Reads the dynamic symbol table through the section headers. Every offset
+// Reads a symbol table through the section headers. Every offset
 // comes from outside and is checked against the size.
 //
 //===----------------------------------------------------------------------===//
@@ -69,18 +69,30 @@ readSymbols(std::span<const std::byte> object, const Elf64_Ehdr &header,
   return result;
 }
 
-} // namespace
+constexpr uint16_t machineCuda = 190; // EM_CUDA
+
+/// What an object must be, and where its functions are listed.
+struct ObjectKind {
+  const char *name; ///< "x86-64 ELF shared object"
+  uint16_t type, machine;
+  uint32_t symbolTable;
+  const char *tableName;
+};
+
+constexpr ObjectKind sharedObject = {"x86-64 ELF shared object", ET_DYN,
+                                     EM_X86_64, SHT_DYNSYM, "dynamic symbol"};
+constexpr ObjectKind cubin = {"CUDA ELF object", ET_EXEC, machineCuda,
+                              SHT_SYMTAB, "symbol"};
 
 StatusOr<std::unordered_set<std::string>>
-qwen::exportedFunctions(std::span<const std::byte> object) {
+functionsOf(std::span<const std::byte> object, const ObjectKind &kind) {
   auto header = at<Elf64_Ehdr>(object, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
     return dataLoss("the code is no ELF object ({} bytes)", object.size());
   if (header->e_ident[EI_CLASS] != ELFCLASS64 ||
-      header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_type != ET_DYN ||
-      header->e_machine != EM_X86_64)
-    return dataLoss("the code is no x86-64 ELF shared object (type {}, "
-                    "machine {})",
+      header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_type != kind.type ||
+      header->e_machine != kind.machine)
+    return dataLoss("the code is no {} (type {}, machine {})", kind.name,
                     header->e_type, header->e_machine);
   if (header->e_shentsize != sizeof(Elf64_Shdr) ||
       header->e_shoff > object.size())
@@ -90,8 +102,20 @@ qwen::exportedFunctions(std::span<const std::byte> object) {
         at<Elf64_Shdr>(object, header->e_shoff + i * sizeof(Elf64_Shdr));
     if (!section)
       return dataLoss("ELF section header {} lies outside the object", i);
-    if (section->sh_type == SHT_DYNSYM)
+    if (section->sh_type == kind.symbolTable)
       return readSymbols(object, *header, *section);
   }
-  return dataLoss("the ELF object has no dynamic symbol table");
+  return dataLoss("the ELF object has no {} table", kind.tableName);
+}
+
+} // namespace
+
+StatusOr<std::unordered_set<std::string>>
+qwen::exportedFunctions(std::span<const std::byte> object) {
+  return functionsOf(object, sharedObject);
+}
+
+StatusOr<std::unordered_set<std::string>>
+qwen::cubinFunctions(std::span<const std::byte> object) {
+  return functionsOf(object, cubin);
 }

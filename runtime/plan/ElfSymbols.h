@@ -1,4 +1,4 @@
-//===- ElfSymbols.h - Functions that a shared object exports ---*- C++ -*-===//
+//===- ElfSymbols.h - Functions that an ELF object exports -----*- C++ -*-===//
 //
 // Lets the verifier compare the launches of a plan with its machine code
 // without loading the code.
@@ -21,6 +21,11 @@ namespace qwen {
 /// DataLoss where the bytes are no such thing.
 StatusOr<std::unordered_set<std::string>>
 exportedFunctions(std::span<const std::byte> object);
+
+/// The same of a CUDA ELF object (cubin), whose kernels are its global
+/// functions.
+StatusOr<std::unordered_set<std::string>>
+cubinFunctions(std::span<const std::byte> object);
 
 } // namespace qwen
 

@@ -8,7 +8,7 @@
 
 #include "qwen/Plan/KernelChecks.h"
 #include "qwen/Plan/Workspace.h"
-#include "runtime/plan/ElfSymbols.h"
+#include "runtime/plan/CodeTable.h"
 #include "runtime/plan/Plan.h"
 #include "runtime/plan/PlanSteps.h"
 #include "runtime/plan/PlanVerifier.h"
@@ -48,9 +48,8 @@ struct Written {
 
 class StepsVerifier {
 public:
-  StepsVerifier(const plan::Plan &plan,
-                const std::unordered_set<std::string> &symbols)
-      : plan(plan), symbols(symbols) {}
+  StepsVerifier(const plan::Plan &plan, const CodeTable &code)
+      : plan(plan), code(code) {}
 
   Status verify(uint32_t index);
   /// Bytes of the device tables of all launches verified so far.
@@ -69,7 +68,7 @@ private:
   }
 
   const plan::Plan &plan;
-  const std::unordered_set<std::string> &symbols;
+  const CodeTable &code;
   TargetKind kind = *targetKind(plan.target()->string_view());
   int64_t tables = 0;
   uint32_t program = 0, step = 0;
@@ -145,10 +144,13 @@ template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
   if (Status status = checkKernel(args); !status.ok())
     return dataLoss("{}", status.message());
   constexpr bool isGroup = std::is_same_v<Args, GroupArgs>;
-  if constexpr (isGroup)
-    if (!symbols.contains(args.symbol))
-      return dataLoss("the code has no function '{}'", printable(args.symbol));
   collectOperands(args);
+  if constexpr (isGroup) {
+    std::vector<int64_t> offsets;
+    for (const Operand &operand : operands)
+      offsets.push_back(operand.offset);
+    QWEN_RETURN_IF_ERROR(code.checkCall(args, offsets));
+  }
   for (const Operand &operand : operands)
     QWEN_RETURN_IF_ERROR(verifyOperand(operand).withContext(
         fmt::format("operand {} (view {})", operand.name, operand.view)));
@@ -259,17 +261,8 @@ void StepsVerifier::noteWritten(const Operand &operand) {
 } // namespace
 
 Status qwen::verifyPlanSteps(const plan::Plan &plan) {
-  std::unordered_set<std::string> symbols;
-  if (plan.code() && plan.code()->object()) {
-    if (plan.code()->target()->string_view() != plan.target()->string_view())
-      return dataLoss("code for target '{}' in a plan for '{}'",
-                      printable(plan.code()->target()->string_view()),
-                      printable(plan.target()->string_view()));
-    const auto &object = *plan.code()->object();
-    QWEN_ASSIGN_OR_RETURN(symbols, exportedFunctions(std::as_bytes(std::span(
-                                       object.data(), object.size()))));
-  }
-  StepsVerifier verifier(plan, symbols);
+  QWEN_ASSIGN_OR_RETURN(CodeTable code, CodeTable::create(plan));
+  StepsVerifier verifier(plan, code);
   for (uint32_t i = 0; i < count(plan.programs()); ++i)
     QWEN_RETURN_IF_ERROR(verifier.verify(i));
   if (plan.forecast()->tables() != uint64_t(verifier.tableBytes()))

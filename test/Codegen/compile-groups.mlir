@@ -6,7 +6,7 @@
 // The groups become one ELF object.
 // CHECK-NOT: kernel.group_function
 // CHECK-NOT: module @qwen_groups
-// CHECK: kernel.binary @code {object = "\7FELF{{.*}}", target = "x86-64-v3"}
+// CHECK: kernel.binary @code {object = "\7FELF{{.*}}", symbols = [#kernel.code_symbol<name = "f", rows = 2, operand_bytes = [32, 32], operand_alignments = [4, 4], column_sums = [], threads = 0, blocks = 0, shared_bytes = 0>], target = "x86-64-v3"}
 // V2: kernel.binary @code {{.*}} target = "x86-64-v2"
 // BAD: error: unknown x86-64 level 'z80'
 kernel.group_function @f attributes {domain = array<i64: 2, 4>, rows_per_block = 2 : i64,

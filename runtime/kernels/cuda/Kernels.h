@@ -25,6 +25,12 @@ namespace qwen::cuda {
 
 class Blas;
 
+/// A generated kernel (Group.h) and its launch geometry.
+struct GroupKernel {
+  cudaKernel_t function = nullptr;
+  unsigned threads = 0, blocks = 0;
+};
+
 /// What a launch gets beside its arguments.
 struct LaunchContext {
   cudaStream_t stream = nullptr;
@@ -35,6 +41,8 @@ struct LaunchContext {
   std::span<std::byte> table = {};
   /// For kernels with products (usesBlas): where they were prepared.
   const Blas *blas = nullptr;
+  /// For generated kernels.
+  GroupKernel group = {};
 };
 
 /// Prepares a kernel's products when a plan is loaded, for launches with the
@@ -72,6 +80,7 @@ cudaError_t launch(const LinearCrossEntropyArgs &args,
                    const LaunchContext &context);
 cudaError_t launch(const LinearCrossEntropyGradArgs &args,
                    const LaunchContext &context);
+cudaError_t launch(const GroupArgs &args, const LaunchContext &context);
 cudaError_t launch(const GradNormArgs &args, const LaunchContext &context);
 cudaError_t launch(const AdamWArgs &args, const LaunchContext &context);
 

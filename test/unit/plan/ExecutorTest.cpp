@@ -127,6 +127,7 @@ TEST(Executor, CallsGeneratedCode) {
   auto code = readTextFile(QWEN_TEST_CODE);
   ASSERT_TRUE(code.ok()) << code.status().message();
   draft.code = *code;
+  draft.codeSymbols = {{"twice", {{96, 4}, {96, 4}}}};
   draft.programs[0].steps[1] = group(ViewH, ViewT, "twice", 4);
   auto executor = makeExecutor(draft);
   fillSmall(*executor->input("x"), 0);

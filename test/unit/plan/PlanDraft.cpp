@@ -67,11 +67,20 @@ std::string PlanDraft::build() const {
         builder, builder.CreateString(p.name), p.value, p.gradient, p.moment1,
         p.moment2, p.master, p.init, p.std, true, p.stack, p.stackIndex));
   flatbuffers::Offset<plan::Code> codeTable;
-  if (!code.empty())
+  if (!code.empty()) {
+    std::vector<flatbuffers::Offset<plan::CodeSymbol>> symbols;
+    for (const CodeSymbolDraft &s : codeSymbols)
+      symbols.push_back(plan::CreateCodeSymbol(
+          builder, builder.CreateString(s.name),
+          builder.CreateVectorOfStructs(s.operands),
+          builder.CreateVector(s.columnSums), s.rows, s.threads, s.blocks,
+          s.sharedBytes));
     codeTable = plan::CreateCode(
         builder, builder.CreateString(codeTarget),
         builder.CreateVector(reinterpret_cast<const uint8_t *>(code.data()),
-                             code.size()));
+                             code.size()),
+        builder.CreateVector(symbols));
+  }
   auto version = builder.CreateString("1.2.3");
   auto flags = builder.CreateString("--recompute=none");
   auto targetText = builder.CreateString(target);
@@ -126,7 +135,7 @@ StepDraft test::gemm(uint32_t a, uint32_t b, uint32_t c, bool accumulate) {
   return [=](Builder &builder) {
     return std::pair(
         plan::Kernel::Gemm,
-        plan::CreateGemm(builder, a, b, c, false, true, accumulate).Union());
+        plan::CreateGemm(builder, a, b, 0, c, false, true, accumulate).Union());
   };
 }
 

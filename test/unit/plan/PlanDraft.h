@@ -54,6 +54,15 @@ struct ParameterDraft {
   uint32_t stack = 0, stackIndex = 0;
 };
 
+/// A generated kernel of one input and one output.
+struct CodeSymbolDraft {
+  std::string name;
+  std::vector<plan::CodeOperand> operands;
+  uint64_t rows = 4;
+  std::vector<uint32_t> columnSums = {};
+  uint32_t threads = 0, blocks = 0, sharedBytes = 0;
+};
+
 struct PlanDraft {
   uint32_t schemaVersion = planSchemaVersion;
   uint64_t kernelAbi;
@@ -68,6 +77,7 @@ struct PlanDraft {
   std::vector<ProgramDraft> programs;
   std::string codeTarget = "x86-64";
   std::string code;
+  std::vector<CodeSymbolDraft> codeSymbols;
   uint32_t workspace = noPlanId;
   /// Added to the forecast of activations.
   uint64_t forecastError = 0;
