@@ -60,6 +60,33 @@ def LowerToKernelsPass : Pass<"qwen-lower-to-kernels", "::mlir::ModuleOp"> {
                            "::qwen::kernel::KernelDialect"];
 }
 
+def ChooseAlgorithmsPass : Pass<"qwen-choose-algorithms", "::mlir::ModuleOp"> {
+  let summary = "Name the library's algorithm for each matrix product";
+  let description = [{
+    For targets whose products come from cuBLASLt. The algorithm of a product is
+    looked up in a tuning table (`qwen-bench tune` makes one; that of the
+    target's card is built in) by its sizes, transposes, types and whether it
+    adds to something, and becomes part of the plan: nothing is chosen when a
+    plan runs, so that every run has the same bits. A product that the table
+    does not have keeps an empty list, the library's first choice.
+
+    Input:
+    ```mlir
+    kernel.gemm ins(%x, %w : memref<8192x6144xbf16>, memref<5120x6144xbf16>) outs(%y : memref<8192x5120xbf16>) {transpose_b = true}
+    ```
+    Output:
+    ```mlir
+    kernel.gemm ins(%x, %w : memref<8192x6144xbf16>, memref<5120x6144xbf16>) outs(%y : memref<8192x5120xbf16>) {algorithm = array<i64: 66, 394, 36, 1, 0, 0, 0, 0, 3>, transpose_b = true}
+    ```
+  }];
+  let options = [
+    Option<"file", "file", "std::string", "",
+           "Tuning table to read; empty: the built-in one">];
+  let statistics = [
+    Statistic<"numTuned", "tuned", "Products in the table">,
+    Statistic<"numUnknown", "unknown", "Products that are not in it">];
+}
+
 def VerifyLoweringPass : Pass<"verify-lowering", "::mlir::ModuleOp"> {
   let summary = "Check what holds after the lowering stage";
   let description = [{

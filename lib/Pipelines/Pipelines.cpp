@@ -53,6 +53,8 @@ static void buildFusion(OpPassManager &pm, const CompileOptions &options) {
 
 static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
   pm.addPass(createLowerToKernelsPass());
+  if (targetKind(options.target) == TargetKind::Cuda)
+    pm.addPass(createChooseAlgorithmsPass({options.tuning}));
   VerifyLoweringPassOptions verify;
   verify.target = options.target;
   pm.addPass(createVerifyLoweringPass(verify));

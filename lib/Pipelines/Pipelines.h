@@ -48,6 +48,8 @@ struct CompileOptions {
   /// Parameters whose names match one of these do not decay; empty: as the
   /// model says.
   std::vector<std::string> noDecay;
+  /// Tuning table of matrix products on a GPU; empty: the built-in one.
+  std::string tuning;
   /// Report groups and chain ends.
   bool fusionRemarks = false;
 };

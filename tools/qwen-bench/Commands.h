@@ -21,6 +21,8 @@ using Action = std::function<Status()>;
 
 /// `kernels`: times of the hand-written CUDA kernels.
 Action addKernelsCommand(CLI::App &command);
+/// `tune`: the fastest algorithms of plans' matrix products, as a table.
+Action addTuneCommand(CLI::App &command);
 /// `step`: times of training steps of whole plans.
 Action addStepCommand(CLI::App &command);
 

@@ -20,6 +20,7 @@ struct Command {
 
 static constexpr Command commands[] = {
     {"kernels", "Times of the hand-written CUDA kernels", addKernelsCommand},
+    {"tune", "Table of the fastest matrix product algorithms", addTuneCommand},
     {"step", "Times of training steps of whole plans", addStepCommand},
 };
 

@@ -63,6 +63,10 @@ struct Flags {
       "no-decay", cl::CommaSeparated, cl::cat(category),
       cl::desc("Regular expressions of parameters without weight decay; "
                "default: as the model says (norms, A_log, dt_bias)")};
+  cl::opt<std::string> tuning{
+      "tuning", cl::cat(category), cl::value_desc("file"),
+      cl::desc("Table of matrix product algorithms, made by qwen-bench tune; "
+               "default: the built-in one of the target's card")};
   cl::list<std::string> remarks{"remarks", cl::CommaSeparated,
                                 cl::cat(category),
                                 cl::desc("Explain decisions: fusion")};
@@ -150,6 +154,7 @@ CompileOptions compileOptions(const Flags &flags) {
   options.recompute = flags.recompute;
   options.momentType = flags.momentType;
   options.masters = flags.masters;
+  options.tuning = flags.tuning;
   options.noDecay.assign(flags.noDecay.begin(), flags.noDecay.end());
   options.fusionRemarks = llvm::is_contained(flags.remarks, "fusion");
   return options;
@@ -164,6 +169,8 @@ std::string flagText(const CompileOptions &options) {
                      " --masters=" + options.masters;
   for (const std::string &pattern : options.noDecay)
     text += " --no-decay=" + pattern;
+  if (!options.tuning.empty())
+    text += " --tuning=" + options.tuning;
   return text;
 }
 

@@ -36,6 +36,10 @@ std::string qwen::cuda::unsupportedReason(const GemmArgs &args) {
     if (dtype != DType::BF16 && dtype != DType::F32)
       return std::string("an operand is ") + dtypeName(dtype) +
              ", expected f32 or bf16";
+  // The library's kernels for this form round the product before they add.
+  if (args.transposeA && args.c.dtype == DType::BF16 && gemmShape(args).adds)
+    return "a product with a transposed left operand is added to bf16, "
+           "expected f32";
   return {};
 }
 

@@ -1,0 +1,348 @@
+//===- TuneProduct.cpp - The best algorithm of one product ----------------===//
+
+#include "TuneProduct.h"
+
+#include "CompareRows.h"
+#include "qwen/Support/Tolerance.h"
+
+#include <algorithm>
+
+using namespace qwen;
+using namespace qwen::bench;
+using cuda::GemmShape;
+using cuda::Product;
+
+/// Operands of small products rotate through this much memory each, several
+/// times the level-2 cache.
+static constexpr int64_t rotatedBytes = int64_t(192) << 20;
+/// How many proposals are asked for.
+static constexpr int proposals = 64;
+/// Samples of those that are compared at last.
+static constexpr int finalSamples = 9;
+/// A sample lasts about this long.
+static constexpr double sampleMs = 3;
+
+namespace {
+
+/// Bytes of a product's matrices.
+struct ProductBytes {
+  int64_t a, b, c;
+  explicit ProductBytes(const GemmShape &shape)
+      : a(shape.m * shape.k * dtypeBytes(shape.operands)),
+        b(shape.k * shape.n * dtypeBytes(shape.operands)),
+        c(shape.m * shape.n * dtypeBytes(shape.result)) {}
+  /// From one matrix to the next of a rotation.
+  static int64_t step(int64_t matrix) { return (matrix + 255) / 256 * 256; }
+  /// Sets of operands that a sample rotates through.
+  int64_t sets() const {
+    return std::clamp<int64_t>(rotatedBytes / std::max({a, b, c}), 1, 8);
+  }
+};
+
+/// An algorithm with the times of its samples.
+struct Candidate {
+  GemmAlgorithm algorithm; ///< empty: the library's first choice
+  std::vector<double> ms = {};
+  double estimate = HUGE_VAL; ///< of earlier samples
+
+  double median() const {
+    std::vector<double> sorted = ms;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted.empty() ? HUGE_VAL : sorted[sorted.size() / 2];
+  }
+};
+
+class ProductTuner {
+public:
+  ProductTuner(cuda::Blas &blas, const ProductMemory &memory,
+               const GemmShape &shape)
+      : blas(blas), memory(memory), shape(shape), bytes(shape) {}
+
+  StatusOr<TunedProduct> tune();
+
+private:
+  Product product(const GemmAlgorithm &algorithm, int64_t set = 0) const;
+  Status run(const Product &product) const;
+  Status add(const GemmAlgorithm &algorithm);
+  Status addNeighbours(size_t count);
+  /// One sample of each candidate, in turn.
+  Status sampleAll();
+  StatusOr<double> sample(const GemmAlgorithm &algorithm, int runs);
+  /// Keeps those whose median is at most `factor` times the best, the fastest
+  /// `most` of them, and the first choice.
+  void prune(double factor, size_t most);
+  StatusOr<bool> isStable(const GemmAlgorithm &algorithm) const;
+  StatusOr<bool> isRight(const GemmAlgorithm &algorithm) const;
+  Status chooseBest(TunedProduct &tuned) const;
+
+  cuda::Blas &blas;
+  const ProductMemory &memory;
+  GemmShape shape;
+  ProductBytes bytes;
+  std::vector<Candidate> candidates;
+  std::set<GemmAlgorithm> known; ///< accepted or not
+  int timed = 0;
+  cudaEvent_t begin = nullptr, end = nullptr;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+StatusOr<ProductMemory>
+ProductMemory::create(const std::set<GemmShape> &shapes) {
+  int64_t a = 0, b = 0, c = 0, oneA = 0, oneC = 0;
+  for (const GemmShape &shape : shapes) {
+    ProductBytes bytes(shape);
+    a = std::max(a, bytes.step(bytes.a) * bytes.sets());
+    b = std::max(b, bytes.step(bytes.b) * bytes.sets());
+    c = std::max(c, bytes.step(bytes.c) * bytes.sets());
+    oneA = std::max(oneA, bytes.a);
+    oneC = std::max(oneC, bytes.c);
+  }
+  std::vector<DeviceArray> arrays;
+  for (int64_t size : {a, b, c, oneA, oneC, cuda::productWorkspaceBytes}) {
+    QWEN_ASSIGN_OR_RETURN(DeviceArray array, DeviceArray::create(size));
+    QWEN_RETURN_IF_ERROR(array.fillUniform(DType::BF16, -1, 1));
+    arrays.push_back(std::move(array));
+  }
+  return ProductMemory{std::move(arrays[0]), std::move(arrays[1]),
+                       std::move(arrays[2]), std::move(arrays[3]),
+                       std::move(arrays[4]), std::move(arrays[5])};
+}
+
+//===----------------------------------------------------------------------===//
+// Samples
+//===----------------------------------------------------------------------===//
+
+Product ProductTuner::product(const GemmAlgorithm &algorithm,
+                              int64_t set) const {
+  return {.shape = shape,
+          .a = memory.a.bytes().data() + set * bytes.step(bytes.a),
+          .strideA = shape.transposeA ? shape.m : shape.k,
+          .b = memory.b.bytes().data() + set * bytes.step(bytes.b),
+          .strideB = shape.transposeB ? shape.k : shape.n,
+          .c = memory.c.bytes().data() + set * bytes.step(bytes.c),
+          .strideC = shape.n,
+          .algorithm = algorithm};
+}
+
+Status ProductTuner::run(const Product &product) const {
+  return cudaStatus(blas.run(product, memory.workspace.bytes(), nullptr),
+                    toString(shape));
+}
+
+StatusOr<double> ProductTuner::sample(const GemmAlgorithm &algorithm,
+                                      int runs) {
+  QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventRecord(begin), "event"));
+  for (int i = 0; i < runs; ++i)
+    QWEN_RETURN_IF_ERROR(run(product(algorithm, i % bytes.sets())));
+  QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventRecord(end), "event"));
+  QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventSynchronize(end), toString(shape)));
+  float ms;
+  QWEN_RETURN_IF_ERROR(
+      cudaStatus(cudaEventElapsedTime(&ms, begin, end), "event"));
+  return double(ms) / runs;
+}
+
+Status ProductTuner::sampleAll() {
+  for (Candidate &candidate : candidates) {
+    int runs = std::clamp(int(sampleMs / candidate.estimate), 1, 32);
+    QWEN_ASSIGN_OR_RETURN(double ms, sample(candidate.algorithm, runs));
+    candidate.ms.push_back(ms);
+  }
+  return okStatus();
+}
+
+Status ProductTuner::add(const GemmAlgorithm &algorithm) {
+  if (!known.insert(algorithm).second ||
+      (!algorithm.empty() && !blas.accepts(product({}), algorithm)))
+    return okStatus();
+  QWEN_RETURN_IF_ERROR(blas.prepare(product(algorithm)));
+  // The first run loads the kernel. The library may find out only here that it
+  // has none; that it starts one is checked by the next run.
+  if (!run(product(algorithm)).ok() && !algorithm.empty())
+    return okStatus();
+  candidates.push_back({algorithm});
+  ++timed;
+  return okStatus();
+}
+
+/// The library proposes few: other clusters and options of the best tiles.
+Status ProductTuner::addNeighbours(size_t count) {
+  constexpr size_t customField = 6, clusterField = 8;
+  constexpr int64_t clusters[] = {2, 3, 5, 6}; // 1x1, 2x1, 1x2, 2x2
+  constexpr int64_t customs = 8;
+  std::vector<GemmAlgorithm> best;
+  for (const Candidate &candidate : candidates)
+    if (!candidate.algorithm.empty() && best.size() < count)
+      best.push_back(candidate.algorithm);
+  for (GemmAlgorithm algorithm : best)
+    for (int64_t custom = 0; custom < customs; ++custom)
+      for (int64_t cluster : clusters) {
+        algorithm[customField] = custom;
+        algorithm[clusterField] = cluster;
+        QWEN_RETURN_IF_ERROR(add(algorithm));
+      }
+  return okStatus();
+}
+
+void ProductTuner::prune(double factor, size_t most) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate &x, const Candidate &y) {
+                     return x.median() < y.median();
+                   });
+  double limit = candidates.front().median() * factor;
+  size_t kept = 0;
+  std::erase_if(candidates, [&](const Candidate &candidate) {
+    if (candidate.algorithm.empty())
+      return false;
+    return candidate.median() > limit || ++kept > most;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Bits
+//===----------------------------------------------------------------------===//
+
+/// Runs compare(flag) on the device; whether the flag stayed 0.
+template <typename F> static StatusOr<bool> agree(F &&compare) {
+  QWEN_ASSIGN_OR_RETURN(DeviceArray flag, DeviceArray::copyOf<unsigned>({0}));
+  auto *differs = static_cast<unsigned *>(flag.data());
+  QWEN_RETURN_IF_ERROR(cudaStatus(compare(differs), "comparison"));
+  unsigned found;
+  QWEN_RETURN_IF_ERROR(cudaStatus(
+      cudaMemcpy(&found, differs, sizeof(found), cudaMemcpyDeviceToHost),
+      "comparison"));
+  return found == 0;
+}
+
+/// Runs twice, the second time with the rows of op(a) at other places where
+/// they are tokens: not in weight gradients, whose rows are those of a weight.
+StatusOr<bool> ProductTuner::isStable(const GemmAlgorithm &algorithm) const {
+  Product first = product(algorithm), second = first;
+  second.c = memory.otherC.data();
+  int64_t shift = shape.transposeA ? 0 : (shape.m / 3) | 1;
+  if (!shape.transposeA) {
+    int64_t behind = shift * (bytes.a / shape.m);
+    std::byte *from = memory.a.bytes().data(),
+              *to = memory.otherA.bytes().data();
+    second.a = to;
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaMemcpy(to, from + (bytes.a - behind), size_t(behind),
+                              cudaMemcpyDeviceToDevice),
+                   "copy"));
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaMemcpy(to + behind, from, size_t(bytes.a - behind),
+                              cudaMemcpyDeviceToDevice),
+                   "copy"));
+  }
+  for (const Product &product : {first, second}) {
+    QWEN_RETURN_IF_ERROR(blas.prepare(product));
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaMemset(product.c, 0, size_t(bytes.c)), "cudaMemset"));
+    QWEN_RETURN_IF_ERROR(run(product));
+  }
+  // Row i of the first is row i + shift of the second.
+  return agree([&](unsigned *differs) {
+    return compareRows(second.c, first.c, shape.m, bytes.c / shape.m / 2, shift,
+                       differs);
+  });
+}
+
+/// The same numbers as by the library's first choice, starting from the same
+/// random c: a product that is rounded before it is added shows here.
+StatusOr<bool> ProductTuner::isRight(const GemmAlgorithm &algorithm) const {
+  Product mine = product(algorithm), first = product({});
+  first.c = memory.otherC.data();
+  for (const Product &product : {mine, first}) {
+    auto *to = static_cast<std::byte *>(product.c);
+    for (int64_t at = 0; at < bytes.c; at += bytes.b)
+      QWEN_RETURN_IF_ERROR(
+          cudaStatus(cudaMemcpy(to + at, memory.b.data(),
+                                size_t(std::min(bytes.b, bytes.c - at)),
+                                cudaMemcpyDeviceToDevice),
+                     "copy"));
+    QWEN_RETURN_IF_ERROR(blas.prepare(product));
+    QWEN_RETURN_IF_ERROR(run(product));
+  }
+  // Sums of k products of numbers in (-1, 1), which reach 2 sqrt(k).
+  double sums = sumTolerance(shape.operands, double(shape.k)) * 2 *
+                std::sqrt(double(shape.k));
+  return agree([&](unsigned *differs) {
+    return compareNumbers(mine.c, first.c, shape.m * shape.n,
+                          shape.result == DType::BF16, float(sums),
+                          float(unitRoundoff(shape.result)), differs);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// The search
+//===----------------------------------------------------------------------===//
+
+/// The fastest candidate that has a name, or else the library's first choice.
+Status ProductTuner::chooseBest(TunedProduct &tuned) const {
+  auto fastest = candidates;
+  std::stable_partition(
+      fastest.begin(), fastest.end(),
+      [](const Candidate &candidate) { return !candidate.algorithm.empty(); });
+  for (const Candidate &candidate : fastest) {
+    QWEN_ASSIGN_OR_RETURN(bool stable, isStable(candidate.algorithm));
+    QWEN_ASSIGN_OR_RETURN(bool right, isRight(candidate.algorithm));
+    if (!stable || !right) {
+      ++tuned.refused;
+      continue;
+    }
+    auto [least, most] =
+        std::minmax_element(candidate.ms.begin(), candidate.ms.end());
+    tuned.best.algorithm = candidate.algorithm;
+    tuned.best.tflops = shape.flops() / candidate.median() * 1e-9;
+    tuned.least = shape.flops() / *most * 1e-9;
+    tuned.most = shape.flops() / *least * 1e-9;
+    return okStatus();
+  }
+  return makeError(StatusCode::FailedPrecondition,
+                   "no algorithm for {} gives the same bits on every run",
+                   toString(shape));
+}
+
+StatusOr<TunedProduct> ProductTuner::tune() {
+  QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&begin), "event"));
+  QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&end), "event"));
+  QWEN_RETURN_IF_ERROR(add({}));
+  QWEN_ASSIGN_OR_RETURN(std::vector<GemmAlgorithm> proposed,
+                        blas.candidates(product({}), proposals));
+  for (const GemmAlgorithm &algorithm : proposed)
+    QWEN_RETURN_IF_ERROR(add(algorithm));
+  QWEN_RETURN_IF_ERROR(sampleAll());
+  prune(1.2, 10);
+  QWEN_RETURN_IF_ERROR(addNeighbours(4));
+  QWEN_RETURN_IF_ERROR(sampleAll());
+  prune(1.1, 8);
+  QWEN_RETURN_IF_ERROR(sampleAll());
+  prune(1.05, 5);
+  for (Candidate &candidate : candidates) {
+    candidate.estimate = candidate.median();
+    candidate.ms.clear();
+  }
+  for (int i = 0; i < finalSamples; ++i)
+    QWEN_RETURN_IF_ERROR(sampleAll());
+  prune(2, candidates.size());
+  TunedProduct tuned;
+  tuned.timed = timed;
+  for (const Candidate &candidate : candidates)
+    if (candidate.algorithm.empty())
+      tuned.best.firstTflops = shape.flops() / candidate.median() * 1e-9;
+  QWEN_RETURN_IF_ERROR(chooseBest(tuned));
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return tuned;
+}
+
+StatusOr<TunedProduct> bench::tuneProduct(cuda::Blas &blas,
+                                          const ProductMemory &memory,
+                                          const GemmShape &shape) {
+  return ProductTuner(blas, memory, shape).tune();
+}
