@@ -3,15 +3,22 @@
 #include "runtime/data/Batch.h"
 
 #include <algorithm>
-#include <cassert>
 #include <numeric>
 
 using namespace qwen;
 
-void qwen::fillBatch(const TokenDataset &data,
-                     std::span<const uint32_t> documents, PackLimits limits,
-                     Batch &batch) {
-  size_t size = static_cast<size_t>(limits.tokens);
+Status qwen::fillBatch(const TokenDataset &data,
+                       std::span<const uint32_t> documents, PackLimits limits,
+                       Batch &batch) {
+  if (int64_t(documents.size()) > limits.documents)
+    return invalidArgument("a pack of {} documents; the plan has room for {}",
+                           documents.size(), limits.documents);
+  size_t size = static_cast<size_t>(limits.tokens), used = 0;
+  for (uint32_t index : documents)
+    used += data.document(index).tokens.size();
+  if (used > size)
+    return invalidArgument("a pack of {} tokens; the plan has room for {}",
+                           used, size);
   batch.tokens.assign(size, 0);
   batch.labels.assign(size, ignoredLabel);
   batch.positions.assign(size, 0);
@@ -22,7 +29,6 @@ void qwen::fillBatch(const TokenDataset &data,
   for (uint32_t index : documents) {
     Document document = data.document(index);
     size_t length = document.tokens.size();
-    assert(at + length <= size && slot < size_t(limits.documents));
     std::copy(document.tokens.begin(), document.tokens.end(),
               batch.tokens.begin() + at);
     std::iota(batch.positions.begin() + at,
@@ -39,6 +45,7 @@ void qwen::fillBatch(const TokenDataset &data,
   std::fill(batch.cuSeqlens.begin() + slot, batch.cuSeqlens.end(),
             static_cast<int32_t>(at));
   batch.used = static_cast<int64_t>(at);
+  return okStatus();
 }
 
 int64_t qwen::countSupervised(const TokenDataset &data,

@@ -35,9 +35,10 @@ struct Batch {
   double contextPairs = 0;
 };
 
-/// Fills `batch`, whose memory is reused.
-void fillBatch(const TokenDataset &data, std::span<const uint32_t> documents,
-               PackLimits limits, Batch &batch);
+/// Fills `batch`, whose memory is reused. InvalidArgument where the documents
+/// are more than `limits`, which are the plan's, has room for.
+Status fillBatch(const TokenDataset &data, std::span<const uint32_t> documents,
+                 PackLimits limits, Batch &batch);
 
 /// Labels of a pack that are not ignored.
 int64_t countSupervised(const TokenDataset &data,

@@ -145,7 +145,8 @@ Status Trainer::startMicroBatches(PendingStep &step) {
   *inputs.lossScale.as<float>() =
       static_cast<float>(1.0 / double(step.result.supervised));
   for (int64_t pack : step.packs) {
-    fillBatch(*data, packing->pack(pack), engine->limits(), batch);
+    QWEN_RETURN_IF_ERROR(
+        fillBatch(*data, packing->pack(pack), engine->limits(), batch));
     setInputs(batch, inputs);
     QWEN_ASSIGN_OR_RETURN(EngineRun run,
                           startRun(EngineRun::Program::MicroStep));
@@ -263,7 +264,7 @@ Status Trainer::cancel() {
 StatusOr<std::string> Trainer::findNonFinite(int64_t pack,
                                              const EpochPacking &packs) {
   auto documents = packs.pack(pack);
-  fillBatch(*data, documents, engine->limits(), batch);
+  QWEN_RETURN_IF_ERROR(fillBatch(*data, documents, engine->limits(), batch));
   setInputs(batch, engine->inputs());
   QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(EngineRun::Program::MicroStep));
   QWEN_ASSIGN_OR_RETURN(Buffer nll, engine->finish(run));
@@ -335,7 +336,7 @@ qwen::evaluate(Engine &engine, const TokenDataset &data,
       result.stopped = true;
       return result;
     }
-    fillBatch(data, packing.pack(pack), limits, batch);
+    QWEN_RETURN_IF_ERROR(fillBatch(data, packing.pack(pack), limits, batch));
     if (batch.supervised == 0)
       continue;
     setInputs(batch, engine.inputs());

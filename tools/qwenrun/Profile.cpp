@@ -33,8 +33,8 @@ static StatusOr<std::vector<Batch>> firstBatches(const Session &session,
       EpochPacking::create(data, limits, session.options.trainer.seed, 0));
   std::vector<Batch> batches;
   for (int64_t i = 0; i < session.options.trainer.accumulation; ++i)
-    fillBatch(data, packing.pack(i % packing.packs()), limits,
-              batches.emplace_back());
+    QWEN_RETURN_IF_ERROR(fillBatch(data, packing.pack(i % packing.packs()),
+                                   limits, batches.emplace_back()));
   return batches;
 }
 

@@ -148,8 +148,8 @@ TEST(BatchTest, LabelsPositionsBoundariesAndPadding) {
   Batch batch;
   std::vector<uint32_t> documents = {1, 0, 2};
   // Filled twice: nothing of the first content may be left.
-  fillBatch(*data, std::vector<uint32_t>{0, 0}, {8, 4}, batch);
-  fillBatch(*data, documents, {8, 4}, batch);
+  ASSERT_OK(fillBatch(*data, std::vector<uint32_t>{0, 0}, {8, 4}, batch));
+  ASSERT_OK(fillBatch(*data, documents, {8, 4}, batch));
   using Ints = std::vector<int32_t>;
   constexpr int32_t no = ignoredLabel;
   EXPECT_EQ(batch.tokens, (Ints{20, 21, 10, 11, 12, 30, 0, 0}));
@@ -160,4 +160,8 @@ TEST(BatchTest, LabelsPositionsBoundariesAndPadding) {
   EXPECT_EQ(batch.used, 6);
   EXPECT_EQ(batch.contextPairs, 3 + 6 + 1);
   EXPECT_EQ(countSupervised(*data, documents), 2);
+  EXPECT_ERROR(fillBatch(*data, documents, {8, 2}, batch),
+               "a pack of 3 documents; the plan has room for 2");
+  EXPECT_ERROR(fillBatch(*data, documents, {5, 3}, batch),
+               "a pack of 6 tokens; the plan has room for 5");
 }
