@@ -3,7 +3,6 @@
 #include "runtime/benchmark/StepBenchmark.h"
 
 #include "qwen/Support/Random.h"
-#include "runtime/profile/LaunchFacts.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -28,26 +27,12 @@ double StepMeasurement::medianMilliseconds() const {
 }
 
 namespace {
-/// Operations of a program's launches.
-struct ProgramFlops {
-  double fixed = 0, perPair = 0;
-
-  ProgramFlops(const Plan &plan, std::string_view name) {
-    for (const LaunchFacts &launch :
-         launchFacts(plan, *plan.findProgram(name))) {
-      fixed += double(launch.flops);
-      perPair += launch.flopsPerPair;
-    }
-  }
-};
-
 /// Steps one after the other, each started before the one before it is read.
 class StepLoop {
 public:
-  StepLoop(PlanEngine &engine, const Plan &plan, Trainer &trainer,
+  StepLoop(PlanEngine &engine, Trainer &trainer,
            const StepBenchmarkOptions &options)
-      : engine(engine), trainer(trainer), options(options),
-        microStep(plan, "micro_step"), update(plan, "update") {}
+      : engine(engine), trainer(trainer), options(options) {}
 
   Status run(StepMeasurement &measured) {
     QWEN_RETURN_IF_ERROR(trainer.start());
@@ -86,16 +71,14 @@ private:
     measured.tokens += result.tokens;
     measured.modelFlops +=
         engine.trainingFlops(double(result.tokens), result.contextPairs);
-    measured.hardwareFlops += double(result.microBatches) * microStep.fixed +
-                              microStep.perPair * result.contextPairs +
-                              update.fixed;
+    measured.hardwareFlops +=
+        engine.launchedFlops(result.microBatches, result.contextPairs);
     return okStatus();
   }
 
   PlanEngine &engine;
   Trainer &trainer;
   const StepBenchmarkOptions &options;
-  ProgramFlops microStep, update;
   Clock::time_point before = Clock::now();
 };
 } // namespace
@@ -111,7 +94,7 @@ bench::measureSteps(PlanEngine &engine, const Plan &plan,
   QWEN_ASSIGN_OR_RETURN(Trainer trainer,
                         Trainer::create(engine, data, trainerOptions));
   StepMeasurement measured;
-  StepLoop loop(engine, plan, trainer, options);
+  StepLoop loop(engine, trainer, options);
   QWEN_RETURN_IF_ERROR(loop.run(measured));
   measured.peakTflops = options.peakTflops;
   measured.packTokens = plan.info().tokens;

@@ -104,3 +104,13 @@ Status CudaMemory::zero(void *device, int64_t bytes) {
   return wait(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream),
               "cannot clear device memory");
 }
+
+std::span<std::byte> CudaMemory::staging() {
+  // Long enough that the start of a copy does not count.
+  constexpr int64_t stagingBytes = int64_t(64) << 20;
+  if (staged.bytes().empty())
+    if (auto memory = PinnedMemory::allocate(stagingBytes, "staging memory");
+        memory.ok())
+      staged = std::move(memory).value();
+  return staged.bytes();
+}

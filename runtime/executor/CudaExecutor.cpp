@@ -35,6 +35,7 @@ public:
   std::optional<Buffer> input(std::string_view name) const override;
   DeviceMemory &memory() override { return *deviceMemory; }
   std::string deviceName() const override { return device.name; }
+  std::string pciAddress() const override;
   LaunchCounts launchCounts(int program) const override {
     return graphs[static_cast<size_t>(program)].counts;
   }
@@ -433,6 +434,13 @@ StatusOr<std::vector<int64_t>> CudaExecutor::kernelsByLaunch(int program) {
     counts.push_back(kernels);
   }
   return counts;
+}
+
+std::string CudaExecutor::pciAddress() const {
+  std::array<char, 32> address{};
+  cudaError_t error = cudaDeviceGetPCIBusId(
+      address.data(), static_cast<int>(address.size()), device.number);
+  return error == cudaSuccess ? address.data() : "";
 }
 
 std::optional<Buffer> CudaExecutor::input(std::string_view name) const {

@@ -118,6 +118,8 @@ public:
 
   /// One line: the processor or GPU that runs the plan.
   virtual std::string deviceName() const = 0;
+  /// Where the GPU is on the PCI bus ("0000:18:00.0"); empty for a processor.
+  virtual std::string pciAddress() const { return {}; }
   virtual LaunchCounts launchCounts(int program) const = 0;
   virtual MemoryReport memoryReport() const = 0;
   /// One line about a choice of the plan that this machine's libraries could

@@ -66,6 +66,10 @@ public:
   virtual DeviceMemory &memory() = 0;
   /// Model FLOPs of training on tokens and pairs of tokens (Batch).
   virtual double trainingFlops(double tokens, double contextPairs) const = 0;
+  /// FLOPs that the launches of a step do: what is recomputed and the places
+  /// of padding count, attention by its pairs of tokens.
+  virtual double launchedFlops(int64_t microBatches,
+                               double contextPairs) const = 0;
 
   /// Takes the inputs as they stand and starts a program behind all that were
   /// started before. After an error nothing more can be run.

@@ -2,6 +2,8 @@
 
 #include "runtime/trainer/PlanEngine.h"
 
+#include "runtime/profile/LaunchFacts.h"
+
 using namespace qwen;
 
 StatusOr<PlanEngine> PlanEngine::create(const Plan &plan,
@@ -12,6 +14,8 @@ StatusOr<PlanEngine> PlanEngine::create(const Plan &plan,
   QWEN_RETURN_IF_ERROR(engine.bindInputs());
   QWEN_RETURN_IF_ERROR(engine.checkOutputs());
   engine.bindParameters();
+  engine.microStepFlops = engine.countFlops(engine.microStepProgram);
+  engine.updateFlops = engine.countFlops(engine.updateProgram);
   return engine;
 }
 
@@ -155,4 +159,19 @@ double PlanEngine::trainingFlops(double tokens, double contextPairs) const {
   for (const PlanFlopsTerm &term : executor->plan().info().flops)
     flops += term.perToken * tokens + term.perTokenContext * contextPairs;
   return flops;
+}
+
+PlanEngine::ProgramFlops PlanEngine::countFlops(int program) const {
+  ProgramFlops sum;
+  for (const LaunchFacts &launch : launchFacts(executor->plan(), program)) {
+    sum.fixed += double(launch.flops);
+    sum.perPair += launch.flopsPerPair;
+  }
+  return sum;
+}
+
+double PlanEngine::launchedFlops(int64_t microBatches,
+                                 double contextPairs) const {
+  return double(microBatches) * microStepFlops.fixed +
+         microStepFlops.perPair * contextPairs + updateFlops.fixed;
 }

@@ -23,6 +23,8 @@ public:
   const EngineInputs &inputs() const override { return bound; }
   DeviceMemory &memory() override { return executor->memory(); }
   double trainingFlops(double tokens, double contextPairs) const override;
+  double launchedFlops(int64_t microBatches,
+                       double contextPairs) const override;
   StatusOr<EngineRun> start(EngineRun::Program program) override;
   StatusOr<Buffer> finish(EngineRun run) override;
   int64_t keptRuns() const override { return runsInFlight; }
@@ -33,12 +35,18 @@ public:
   Executor &device() { return *executor; }
 
 private:
+  /// FLOPs of the launches of a program, by the cost model.
+  struct ProgramFlops {
+    double fixed = 0, perPair = 0;
+  };
+
   explicit PlanEngine(std::unique_ptr<Executor> made)
       : executor(std::move(made)) {}
   Status bindPrograms();
   Status bindInputs();
   Status checkOutputs() const;
   void bindParameters();
+  ProgramFlops countFlops(int program) const;
   /// Index of a program in the plan.
   int indexOf(EngineRun::Program program) const;
 
@@ -47,6 +55,7 @@ private:
   EngineInputs bound;
   std::vector<ParameterView> views;
   std::vector<ParameterRole> parts;
+  ProgramFlops microStepFlops, updateFlops;
 };
 
 } // namespace qwen

@@ -63,6 +63,9 @@ public:
   double trainingFlops(double tokens, double pairs) const override {
     return 6 * tokens + pairs;
   }
+  double launchedFlops(int64_t microBatches, double pairs) const override {
+    return 10 * double(microBatches * size.tokens) + pairs;
+  }
 
   StatusOr<EngineRun> start(EngineRun::Program program) override {
     queue.push_back({program, ints, floats, {}});
