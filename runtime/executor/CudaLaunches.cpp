@@ -62,13 +62,8 @@ Status CudaLaunches::loadCode(const Plan &plan) {
     QWEN_ASSIGN_OR_RETURN(blas, cuda::Blas::create());
   }
   neededTableBytes = tableBytes;
+  QWEN_ASSIGN_OR_RETURN(code, cuda::GroupCode::load(raw));
   return okStatus();
-}
-
-template <>
-Status CudaLaunches::prepareArgs(GroupArgs args, CudaLaunch &launch) {
-  return makeError(StatusCode::FailedPrecondition,
-                   "this qwenrun does not load generated CUDA kernels");
 }
 
 template <typename Args>
@@ -83,6 +78,9 @@ Status CudaLaunches::prepareArgs(Args args, CudaLaunch &launch) {
   if constexpr (cuda::usesBlas<Args>) {
     QWEN_RETURN_IF_ERROR(cuda::prepare(args, *blas));
     launch.context.blas = blas.get();
+  }
+  if constexpr (std::is_same_v<Args, GroupArgs>) {
+    QWEN_ASSIGN_OR_RETURN(launch.context.group, code.find(args.symbol));
   }
   if constexpr (requires { cuda::writeTable(args, launch.context.table); }) {
     auto bytes = static_cast<size_t>(cuda::tableBytes(args));

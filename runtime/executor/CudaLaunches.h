@@ -11,6 +11,7 @@
 
 #include "runtime/executor/CudaDevice.h"
 #include "runtime/kernels/cuda/Blas.h"
+#include "runtime/kernels/cuda/Group.h"
 #include "runtime/kernels/cuda/Kernels.h"
 #include "runtime/plan/Plan.h"
 
@@ -53,6 +54,7 @@ public:
 private:
   template <typename Args> Status prepareArgs(Args args, CudaLaunch &launch);
 
+  cuda::GroupCode code;             ///< outlives the launches of its kernels
   std::unique_ptr<cuda::Blas> blas; ///< where a kernel has products
   CudaArena tables;                 ///< of all kernels over lists of tensors
   int64_t neededTableBytes = 0;
