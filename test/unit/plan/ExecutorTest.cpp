@@ -2,6 +2,7 @@
 
 #include "runtime/executor/Executor.h"
 #include "PlanDraft.h"
+#include "qwen/Plan/CudaKernels.h"
 #include "runtime/plan/ElfSymbols.h"
 #include "runtime/support/File.h"
 
@@ -162,6 +163,22 @@ TEST(Executor, ChecksTheProcessor) {
   EXPECT_EQ(status.code(), StatusCode::FailedPrecondition);
   EXPECT_NE(status.message().find("sm_90a"), std::string::npos);
   EXPECT_FALSE(checkCpuTarget("x86-64-v9").ok());
+}
+
+TEST(Executor, NamesTheTargetThatThisMachineOrBuildLacks) {
+  PlanDraft draft = matrixPlan();
+  draft.target = "sm_90a";
+  auto scratch = uint64_t(cuda::workspaceBytes(GemmArgs()));
+  draft.arenas[5] = plan::Arena(scratch, plan::BufferClass::Workspace);
+  draft.buffers[6].size = scratch;
+  auto plan = parse(draft.build());
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  auto executor = Executor::create(*plan, {.device = 1000});
+  ASSERT_FALSE(executor.ok());
+  EXPECT_EQ(executor.status().code(), StatusCode::FailedPrecondition);
+  EXPECT_TRUE(
+      executor.status().message().starts_with("the plan is for sm_90a; "))
+      << executor.status().message();
 }
 
 TEST(Executor, RefusesMoreMemoryThanThereIs) {
