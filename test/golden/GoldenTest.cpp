@@ -323,24 +323,39 @@ TEST_P(GoldenFloat32Test, TenUpdates) {
 
 namespace {
 
-/// Holds our errors against the float32 file to those of transformers.
-struct ErrorRatios {
-  const SafetensorsFile &errors;
+/// Holds our errors against the float32 file to those of transformers, and
+/// prints the largest ratio.
+class ErrorRatios {
+public:
+  explicit ErrorRatios(const SafetensorsFile &errors) : errors(errors) {}
+  ~ErrorRatios() {
+    std::printf("largest ratio to the errors of transformers: %.2f (%s)\n",
+                largest, largestName.c_str());
+  }
 
   void expect(const std::vector<float> &got, const std::vector<float> &want,
-              const std::string &error) const {
-    EXPECT_LE(relativeError(inFormOf(want, got), want),
-              widened(bfloat16Ratio * scalar(errors, error), want))
-        << error;
+              const std::string &error) {
+    double ratio =
+        relativeError(inFormOf(want, got), want) / scalar(errors, error);
+    EXPECT_LE(ratio, widened(bfloat16Ratio, want)) << error;
+    if (ratio > largest) {
+      largest = ratio;
+      largestName = error;
+    }
   }
 
   /// All tensors of which a relative error alone means something.
   void expectEach(const Tensors &got, const Tensors &want,
-                  const std::string &prefix) const {
+                  const std::string &prefix) {
     for (const auto &[name, values] : got)
       if (!isVectorKind(name))
         expect(values, want.at(name), prefix + name);
   }
+
+private:
+  const SafetensorsFile &errors;
+  double largest = 0;
+  std::string largestName;
 };
 
 } // namespace
@@ -352,7 +367,7 @@ TEST_P(GoldenTest, Bfloat16ErrorOfThatOfTransformers) {
   ASSERT_OK_AND_TAKE(errors, open("expected_bf16"));
   ASSERT_OK_AND_TAKE(model, goldenModel(specOf(GetParam(), "bf16")));
   Batch pack = goldenPack(inputs, model.limits());
-  ErrorRatios ratios{errors};
+  ErrorRatios ratios(errors);
 
   std::vector<float> logits = model.logits(pack);
   logits.resize(size_t(pack.used * model.vocabulary()));
@@ -380,7 +395,7 @@ TEST_P(GoldenTest, Bfloat16ErrorOfTenUpdates) {
   Tensors want = storedUpdates(truth, model.weights());
   Trained got =
       train(model, goldenPack(inputs, model.limits()), readHyper(truth));
-  ErrorRatios ratios{errors};
+  ErrorRatios ratios(errors);
   ratios.expect(got.nll, floats(errors, "nll"), "error.nll");
   // Small tensors are joined: Adam gives an element whose gradient is less than
   // its error a whole step in either direction, and they have few of those.
