@@ -1,11 +1,13 @@
 //===- CudaCeilings.cpp - Rates of the GPU's copy and matrix product ------===//
 
 #include "runtime/benchmark/KernelTiming.h"
+#include "runtime/executor/CudaDevice.h"
 #include "runtime/profile/Ceilings.h"
 
 using namespace qwen;
 
 StatusOr<Ceilings> qwen::measureCudaCeilings(DType dtype) {
+  QWEN_RETURN_IF_ERROR(CudaDevice::open(0, "sm_90a").status());
   constexpr bench::TimingOptions options{
       .warmUp = 2, .samples = 8, .perSample = 2};
   QWEN_ASSIGN_OR_RETURN(double bytes, bench::measureCopyRate(options));

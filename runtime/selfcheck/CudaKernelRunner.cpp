@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/benchmark/KernelTiming.h"
+#include "runtime/executor/CudaDevice.h"
 #include "runtime/selfcheck/KernelRunner.h"
 
 using namespace qwen;
-using bench::cudaStatus;
 using bench::DeviceArray;
 
 namespace {
@@ -70,5 +70,6 @@ public:
 } // namespace
 
 StatusOr<std::unique_ptr<KernelRunner>> qwen::createCudaKernelRunner() {
+  QWEN_RETURN_IF_ERROR(CudaDevice::open(0, "sm_90a").status());
   return std::unique_ptr<KernelRunner>(std::make_unique<CudaKernelRunner>());
 }
