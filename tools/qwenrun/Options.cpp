@@ -135,6 +135,9 @@ void Parser::addRunOptions() {
   app.add_flag("--selfcheck", options.selfcheck,
                "Check what the plan computes on this machine and stop");
   app.add_option("--threads", options.threads, "Threads; 0: all cores");
+  app.add_option("--device", options.device,
+                 "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
+                 "leaves");
 }
 
 StatusOr<std::optional<std::string>>
@@ -228,6 +231,7 @@ static Status checkRanges(const Options &options) {
        "other"},
       {options.threads >= 0 && options.threads <= 4096,
        "--threads must lie between 0 and 4096"},
+      {options.device >= 0, "--device must not be negative"},
       {options.logEvery >= 1, "--log-every must be at least 1"},
   };
   // Products of two counts fit 64 bits; a larger number is a slip.

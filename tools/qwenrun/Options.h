@@ -45,6 +45,7 @@ struct Options {
   std::string profileTrace; ///< file; empty: profile.json in `out`
   bool selfcheck = false;
   int threads = 0;
+  int device = 0; ///< number of the GPU
   int64_t logEvery = 10;
 
   /// The options that shape training, as a JSON object.

@@ -118,6 +118,25 @@ StatusOr<std::string> qwen::kernelTable(const Plan &plan) {
   return text;
 }
 
+std::string qwen::describeDevice(const Executor &executor) {
+  if (executor.plan().info().targetKind == TargetKind::Cpu)
+    return fmt::format("device: {}", executor.deviceName());
+  MemoryReport memory = executor.memoryReport();
+  std::string text = fmt::format(
+      "device: {}; memory: plan {}, driver and other programs before it {}, "
+      "kernels, graphs and libraries {}\nreplays:",
+      executor.deviceName(), formatBytes(double(memory.plan)),
+      formatBytes(double(memory.before)),
+      formatBytes(double(memory.libraries)));
+  for (int i = 0; i < int(executor.plan().programs().size()); ++i) {
+    LaunchCounts counts = executor.launchCounts(i);
+    text += fmt::format("{} {} {} kernels, {} driver calls", i ? ";" : "",
+                        executor.plan().programs()[size_t(i)].name,
+                        counts.kernels, counts.driverCalls);
+  }
+  return text;
+}
+
 /// "model.layers.3.mlp.up_proj.weight" as "model.layers.*.mlp.up_proj.weight".
 static std::string foldNumbers(const std::string &name) {
   std::string out;

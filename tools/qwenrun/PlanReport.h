@@ -3,6 +3,7 @@
 #ifndef QWEN_TOOLS_QWENRUN_PLANREPORT_H
 #define QWEN_TOOLS_QWENRUN_PLANREPORT_H
 
+#include "runtime/executor/Executor.h"
 #include "runtime/plan/Plan.h"
 #include "runtime/trainer/Engine.h"
 
@@ -17,6 +18,10 @@ std::string describePlan(const Plan &plan, const std::string &path);
 /// documents the input that they take the boundaries from. Fails where such a
 /// kernel reads anything but the input `cu_seqlens`.
 StatusOr<std::string> kernelTable(const Plan &plan);
+
+/// What runs the plan; of a GPU also its memory, and the kernels and driver
+/// calls of each program. One line or two.
+std::string describeDevice(const Executor &executor);
 
 /// Which tensors decay, by name with layer numbers folded. Two lines.
 std::string describeDecay(Engine &engine, double weightDecay);

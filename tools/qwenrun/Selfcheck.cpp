@@ -33,9 +33,9 @@ static PlainMicroStep plainMicroStep(PlanEngine &engine) {
 /// Checks of the whole model; its memory is given back at the end.
 static StatusOr<Rows> checkModel(const Session &session, const Plan &plan,
                                  TargetKind kind) {
-  ExecutorOptions options;
-  options.threads = session.options.threads;
-  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, options));
+  QWEN_ASSIGN_OR_RETURN(
+      PlanEngine engine,
+      PlanEngine::create(plan, executorOptions(session.options)));
   fmt::print(session.log, "{}; weights: random\n",
              engine.device().deviceName());
   uint32_t seed = session.options.trainer.seed;

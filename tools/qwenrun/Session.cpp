@@ -12,14 +12,25 @@
 
 using namespace qwen;
 
+ExecutorOptions qwen::executorOptions(const Options &options) {
+  ExecutorOptions result;
+  result.threads = options.threads;
+  result.device = options.device;
+  return result;
+}
+
 Status qwen::openEngine(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
   fmt::print(session.log, "{}\n{}\n", table,
              describeForecast(plan.info().forecast));
-  ExecutorOptions options;
-  options.threads = session.options.threads;
-  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, options));
+  QWEN_ASSIGN_OR_RETURN(
+      PlanEngine engine,
+      PlanEngine::create(plan, executorOptions(session.options)));
   session.engine = std::make_unique<PlanEngine>(std::move(engine));
+  fmt::print(session.log, "{}\n", describeDevice(session.engine->device()));
+  if (std::string warning = session.engine->device().warning();
+      !warning.empty())
+    fmt::print(session.log, "warning: {}\n", warning);
   fmt::print(session.log, "{}\n",
              describeDecay(*session.engine,
                            session.options.trainer.adamw.weightDecay));

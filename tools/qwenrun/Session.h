@@ -27,6 +27,9 @@ struct Session {
   SideFiles sideFiles;
 };
 
+/// How the command line wants plans to run.
+ExecutorOptions executorOptions(const Options &options);
+
 /// Loads the plan, prints the tables and allocates its memory.
 Status openEngine(Session &session, const Plan &plan);
 
