@@ -270,6 +270,9 @@ public:
   double trainingFlops(double tokens, double pairs) const override {
     return engine.trainingFlops(tokens, pairs);
   }
+  double launchedFlops(int64_t microBatches, double pairs) const override {
+    return engine.launchedFlops(microBatches, pairs);
+  }
   StatusOr<EngineRun> start(Program program) override {
     return engine.start(program);
   }
