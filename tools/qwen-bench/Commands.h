@@ -23,6 +23,8 @@ using Action = std::function<Status()>;
 Action addKernelsCommand(CLI::App &command);
 /// `tune`: the fastest algorithms of plans' matrix products, as a table.
 Action addTuneCommand(CLI::App &command);
+/// `groups`: times and results of a plan's generated kernels.
+Action addGroupsCommand(CLI::App &command);
 /// `step`: times of training steps of whole plans.
 Action addStepCommand(CLI::App &command);
 

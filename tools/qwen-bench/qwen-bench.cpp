@@ -20,6 +20,8 @@ struct Command {
 
 static constexpr Command commands[] = {
     {"kernels", "Times of the hand-written CUDA kernels", addKernelsCommand},
+    {"groups", "Times and results of a plan's generated kernels",
+     addGroupsCommand},
     {"tune", "Table of the fastest matrix product algorithms", addTuneCommand},
     {"step", "Times of training steps of whole plans", addStepCommand},
 };
