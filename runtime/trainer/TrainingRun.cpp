@@ -48,10 +48,16 @@ qwen::loadForResume(const std::string &path, Engine &engine,
                            std::move(report)};
 }
 
-double TrainingRun::mfuOf(const StepResult &result, double seconds) const {
-  double flops =
-      engine.trainingFlops(double(result.tokens), result.contextPairs);
-  return flops / seconds / (options.peakTflops * 1e12);
+/// Adds what is known of the GPU.
+static void addScalars(const GpuSample &gpu, std::vector<Scalar> &scalars) {
+  if (gpu.memoryBytes)
+    scalars.emplace_back("gpu_memory_bytes", double(*gpu.memoryBytes));
+  if (gpu.utilization)
+    scalars.emplace_back("gpu_utilization", *gpu.utilization);
+  if (gpu.temperature)
+    scalars.emplace_back("gpu_temperature", *gpu.temperature);
+  if (gpu.smClockMegahertz)
+    scalars.emplace_back("gpu_sm_clock_mhz", *gpu.smClockMegahertz);
 }
 
 /// Training is worth more than its metrics: a failure ends only them.
@@ -81,8 +87,17 @@ Status TrainingRun::reportStep(const StepResult &result, double seconds) {
   report.gradNorm = result.gradNorm;
   report.learningRate = result.learningRate;
   report.tokensPerSecond = double(result.tokens) / seconds;
-  if (options.peakTflops > 0)
-    report.mfu = mfuOf(result, seconds);
+  if (options.peakTflops > 0) {
+    double possible = options.peakTflops * 1e12 * seconds;
+    report.mfu =
+        engine.trainingFlops(double(result.tokens), result.contextPairs) /
+        possible;
+    report.hfu =
+        engine.launchedFlops(result.microBatches, result.contextPairs) /
+        possible;
+  }
+  if (gpu)
+    report.gpu = gpu->latest();
   report.secondsLeft = left * stepSeconds / double(stepsHere);
   progress.step(report);
   if (!metrics)
@@ -103,6 +118,9 @@ Status TrainingRun::reportStep(const StepResult &result, double seconds) {
   };
   if (report.mfu)
     scalars.emplace_back("mfu", *report.mfu);
+  if (report.hfu)
+    scalars.emplace_back("hfu", *report.hfu);
+  addScalars(report.gpu, scalars);
   writeMetrics("train", scalars);
   return okStatus();
 }

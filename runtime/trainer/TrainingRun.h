@@ -8,6 +8,7 @@
 #define QWEN_RUNTIME_TRAINER_TRAININGRUN_H
 
 #include "runtime/checkpoint/RunDirectory.h"
+#include "runtime/metrics/GpuMonitor.h"
 #include "runtime/metrics/MetricsLog.h"
 #include "runtime/metrics/Progress.h"
 #include "runtime/trainer/Trainer.h"
@@ -23,7 +24,7 @@ struct RunOptions {
   int64_t saveEvery = 0;          ///< steps; 0: at the end only
   int64_t keep = 2;               ///< checkpoints
   int64_t maxNonFinite = 10;      ///< steps in a row
-  double peakTflops = 0;          ///< of the machine, for MFU; 0: unknown
+  double peakTflops = 0;          ///< of the machine; 0: unknown
   std::string optionsText = "{}"; ///< JSON, for trainer_state.json
 };
 
@@ -65,9 +66,10 @@ class TrainingRun {
 public:
   TrainingRun(Trainer &trainer, Engine &engine, const TokenDataset *evalData,
               RunFiles files, RunOptions options, MetricsLog *metrics,
-              Progress &progress)
+              Progress &progress, const GpuMonitor *gpu = nullptr)
       : trainer(trainer), engine(engine), evalData(evalData), files(files),
-        options(std::move(options)), metrics(metrics), progress(progress) {}
+        options(std::move(options)), metrics(metrics), progress(progress),
+        gpu(gpu) {}
 
   StatusOr<RunEnd> run(const std::function<bool()> &stopRequested);
 
@@ -79,7 +81,6 @@ private:
   Status runEvaluation(const std::function<bool()> &stopRequested);
   void writeMetrics(std::string_view group, std::span<const Scalar> scalars);
   Status save(bool last);
-  double mfuOf(const StepResult &result, double seconds) const;
 
   Trainer &trainer;
   Engine &engine;
@@ -88,6 +89,7 @@ private:
   RunOptions options;
   MetricsLog *metrics;
   Progress &progress;
+  const GpuMonitor *gpu;
   int64_t savedStep = -1, evaluatedStep = 0;
   int64_t stepsHere = 0;  ///< done by this process
   double stepSeconds = 0; ///< they took

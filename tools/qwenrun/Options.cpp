@@ -43,12 +43,21 @@ private:
   CLI::App app{"Trains with a plan made by qwenc.", "qwenrun"};
   std::vector<std::pair<CLI::Option *, std::string *>> paths;
   std::string schedule = "cosine", warmup = "0", decay = "0.2", resume;
-  CLI::Option *resumeOption = nullptr;
+  CLI::Option *resumeOption = nullptr, *peakOption = nullptr;
 };
 } // namespace
 
+static constexpr const char *footer =
+    "Step lines: tokens/s counts tokens that are not padding. MFU = model "
+    "FLOPs of\nthose tokens, forward and backward (--info lists the terms), / "
+    "(time of the step x\n--peak-tflops). HFU counts instead what the launches "
+    "of the step do by the cost\nmodel: recomputed layers, padding and the "
+    "update too, attention by the pairs of\ntokens of its documents. GPU: "
+    "utilisation, temperature, SM clock, memory in use.";
+
 Parser::Parser(Options &options) : options(options) {
   app.option_defaults()->always_capture_default();
+  app.footer(footer);
   app.add_option("plan", options.plan, "Plan file (plan.fb)");
   addModelOptions();
   addDataOptions();
@@ -114,8 +123,10 @@ void Parser::addRunOptions() {
   app.add_option("--keep", run.keep, "Checkpoints to keep");
   app.add_option("--max-nonfinite", run.maxNonFinite,
                  "Steps in a row without a finite update before giving up");
-  app.add_option("--peak-tflops", run.peakTflops,
-                 "Peak of the machine, for MFU; 0: not shown");
+  peakOption =
+      app.add_option("--peak-tflops", run.peakTflops,
+                     "Peak of the machine for MFU and HFU; 0: not shown")
+          ->default_str("989.4, an H200's dense bf16, for sm_90a, else 0");
   app.add_option("--log-every", options.logEvery,
                  "Steps between lines where the output is no terminal");
   resumeOption =
@@ -127,6 +138,10 @@ void Parser::addRunOptions() {
   app.add_flag("--info", options.info, "Print what the plan is and stop");
   app.add_option("--benchmark", options.benchmark,
                  "Time this many steps, print JSON and stop");
+  app.add_option("--documents", options.documents,
+                 "Lengths of the documents of every pack of --benchmark and "
+                 "--profile: 1602,841,1038")
+      ->delimiter(',');
   app.add_flag("--profile{3}", options.profile,
                "Print where the time of a step goes, from this many steps, "
                "and stop");
@@ -232,6 +247,14 @@ static Status checkRanges(const Options &options) {
       {options.threads >= 0 && options.threads <= 4096,
        "--threads must lie between 0 and 4096"},
       {options.device >= 0, "--device must not be negative"},
+      {std::all_of(options.documents.begin(), options.documents.end(),
+                   [](int64_t length) { return length >= 1; }),
+       "--documents must be lengths of at least 1"},
+      {options.documents.empty() || options.data.empty(),
+       "--documents and --data exclude each other"},
+      {options.documents.empty() || options.benchmark > 0 ||
+           options.profile > 0,
+       "--documents needs --benchmark or --profile"},
       {options.logEvery >= 1, "--log-every must be at least 1"},
   };
   // Products of two counts fit 64 bits; a larger number is a slip.
@@ -290,6 +313,7 @@ Status Parser::finish() {
       return span.status().withContext(name);
     *target = *span;
   }
+  options.peakGiven = peakOption->count() > 0;
   options.resume = resumeOption->count() > 0 && resume != "false";
   // In a file an option without a value is written `resume = true`.
   if (options.resume && resume != "true")

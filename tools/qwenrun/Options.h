@@ -44,6 +44,8 @@ struct Options {
   int64_t profile = 0;      ///< steps to profile; 0: no profile
   std::string profileTrace; ///< file; empty: profile.json in `out`
   bool selfcheck = false;
+  std::vector<int64_t> documents; ///< of a benchmark's pack; empty: its own
+  bool peakGiven = false;         ///< run.peakTflops was given
   int threads = 0;
   int device = 0; ///< number of the GPU
   int64_t logEvery = 10;

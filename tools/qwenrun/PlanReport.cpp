@@ -2,9 +2,9 @@
 
 #include "PlanReport.h"
 
-#include "runtime/checkpoint/Cast.h"
-#include "runtime/plan/PlanSteps.h"
+#include "runtime/checkpoint/Staging.h"
 #include "runtime/plan/PlanText.h"
+#include "runtime/profile/Implementations.h"
 #include "runtime/support/Format.h"
 
 #include <algorithm>
@@ -58,81 +58,21 @@ std::string qwen::describePlan(const Plan &plan, const std::string &path) {
   return text + describeForecast(info.forecast) + "\n" + describeFlops(info);
 }
 
-namespace {
-/// A row of the kernel table.
-struct KernelRow {
-  std::vector<int64_t> launches; ///< by program
-  bool readsBoundaries = false;
-};
-} // namespace
-
-/// Adds one step to its row.
-static Status countStep(const plan::Step &step, const Plan &plan,
-                        const PlanPort *boundaries, size_t program,
-                        std::map<std::string, KernelRow> &rows) {
-  // Operands that are the input cu_seqlens get this address, others none.
-  static int marker;
-  auto resolve = [&](uint32_t id, auto &buffer) {
-    const plan::View *view = plan.raw().views()->Get(id);
-    buffer.data = boundaries && view->buffer() == boundaries->place.buffer
-                      ? &marker
-                      : nullptr;
-    return okStatus();
-  };
-  return visitStep(step, resolve, [&](auto &args) -> Status {
-    KernelRow &row = rows[args.kernelName];
-    row.launches.resize(plan.programs().size());
-    ++row.launches[program];
-    if constexpr (requires { args.cuSeqlens; }) {
-      row.readsBoundaries = true;
-      if (args.cuSeqlens.data != &marker)
-        return makeError(StatusCode::FailedPrecondition,
-                         "a '{}' of program '{}' does not take its document "
-                         "boundaries from the input 'cu_seqlens'",
-                         args.kernelName, plan.programs()[program].name);
-    }
-    return okStatus();
-  });
-}
-
 StatusOr<std::string> qwen::kernelTable(const Plan &plan) {
-  std::map<std::string, KernelRow> rows;
-  const PlanPort *boundaries = plan.findInput("cu_seqlens");
-  for (size_t program = 0; program < plan.programs().size(); ++program) {
-    auto *steps = plan.raw().programs()->Get(unsigned(program))->steps();
-    for (unsigned i = 0; steps && i < steps->size(); ++i)
-      QWEN_RETURN_IF_ERROR(
-          countStep(*steps->Get(i), plan, boundaries, program, rows));
-  }
-  std::string text = fmt::format("{:<26} {:<10}", "kernel", "kind");
+  QWEN_ASSIGN_OR_RETURN(std::vector<KernelUse> uses, kernelUses(plan));
+  size_t width = 14;
+  for (const KernelUse &use : uses)
+    width = std::max(width, use.implementation.size());
+  std::string text = fmt::format("{:<26} {:<{}}", "kernel", "runs as", width);
   for (const PlanProgram &program : plan.programs())
     text += fmt::format(" {:>10}", program.name);
-  for (auto &[name, row] : rows) {
-    text += fmt::format("\n{:<26} {:<10}", name,
-                        name == "group" ? "generated" : "cpu");
-    for (int64_t count : row.launches)
+  for (const KernelUse &use : uses) {
+    text +=
+        fmt::format("\n{:<26} {:<{}}", use.kernel, use.implementation, width);
+    for (int64_t count : use.launches)
       text += fmt::format(" {:>10}", count);
-    if (row.readsBoundaries)
+    if (use.readsBoundaries)
       text += "  documents from input 'cu_seqlens'";
-  }
-  return text;
-}
-
-std::string qwen::describeDevice(const Executor &executor) {
-  if (executor.plan().info().targetKind == TargetKind::Cpu)
-    return fmt::format("device: {}", executor.deviceName());
-  MemoryReport memory = executor.memoryReport();
-  std::string text = fmt::format(
-      "device: {}; memory: plan {}, driver and other programs before it {}, "
-      "kernels, graphs and libraries {}\nreplays:",
-      executor.deviceName(), formatBytes(double(memory.plan)),
-      formatBytes(double(memory.before)),
-      formatBytes(double(memory.libraries)));
-  for (int i = 0; i < int(executor.plan().programs().size()); ++i) {
-    LaunchCounts counts = executor.launchCounts(i);
-    text += fmt::format("{} {} {} kernels, {} driver calls", i ? ";" : "",
-                        executor.plan().programs()[size_t(i)].name,
-                        counts.kernels, counts.driverCalls);
   }
   return text;
 }
@@ -176,24 +116,27 @@ std::string qwen::describeDecay(Engine &engine, double weightDecay) {
 }
 
 /// Mean over the norm weights that start at `init`.
-static std::string describeNorms(Engine &engine, ParameterInit init,
-                                 std::string_view what) {
+static StatusOr<std::string> describeNorms(Engine &engine, ParameterInit init,
+                                           std::string_view what) {
   double sum = 0;
   int64_t count = 0;
+  Staging staging(engine.memory());
   for (size_t i = 0; const ParameterView &view : engine.parameters())
     if (engine.roles()[i++].init == init &&
         view.name.ends_with("norm.weight")) {
-      sum += meanOf(view.value);
+      QWEN_ASSIGN_OR_RETURN(double mean, staging.mean(view.value));
+      sum += mean;
       ++count;
     }
   if (count == 0)
-    return "";
+    return std::string();
   return fmt::format("; {} mean {:.3f} over {} tensors", what,
                      sum / double(count), count);
 }
 
-std::string qwen::describeLoad(Engine &engine, const LoadReport &report,
-                               const std::string &from) {
+StatusOr<std::string> qwen::describeLoad(Engine &engine,
+                                         const LoadReport &report,
+                                         const std::string &from) {
   std::string text =
       fmt::format("weights: {} tensors from '{}'", report.loadedTensors, from);
   for (const LoadReport::Cast &cast : report.casts)
@@ -206,6 +149,30 @@ std::string qwen::describeLoad(Engine &engine, const LoadReport &report,
     text += fmt::format("; {} not trained, carried through ({})",
                         report.carriedTensors,
                         formatBytes(double(report.carriedBytes)));
-  return text + describeNorms(engine, ParameterInit::Zero, "norms of 1 + w:") +
-         describeNorms(engine, ParameterInit::One, "gated norms:");
+  QWEN_ASSIGN_OR_RETURN(
+      std::string zeroNorms,
+      describeNorms(engine, ParameterInit::Zero, "norms of 1 + w:"));
+  QWEN_ASSIGN_OR_RETURN(
+      std::string oneNorms,
+      describeNorms(engine, ParameterInit::One, "gated norms:"));
+  return text + zeroNorms + oneNorms;
+}
+
+std::string qwen::describeDevice(const Executor &executor) {
+  if (executor.plan().info().targetKind == TargetKind::Cpu)
+    return fmt::format("device: {}", executor.deviceName());
+  MemoryReport memory = executor.memoryReport();
+  std::string text = fmt::format(
+      "device: {}; memory: plan {}, driver and other programs before it {}, "
+      "kernels, graphs and libraries {}\nreplays:",
+      executor.deviceName(), formatBytes(double(memory.plan)),
+      formatBytes(double(memory.before)),
+      formatBytes(double(memory.libraries)));
+  for (int i = 0; i < int(executor.plan().programs().size()); ++i) {
+    LaunchCounts counts = executor.launchCounts(i);
+    text += fmt::format("{} {} {} kernels, {} driver calls", i ? ";" : "",
+                        executor.plan().programs()[size_t(i)].name,
+                        counts.kernels, counts.driverCalls);
+  }
+  return text;
 }

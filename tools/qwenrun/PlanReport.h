@@ -14,9 +14,9 @@ namespace qwen {
 /// Everything about a plan, for --info. Several lines.
 std::string describePlan(const Plan &plan, const std::string &path);
 
-/// Launches by kernel and program, and for the kernels that work inside
-/// documents the input that they take the boundaries from. Fails where such a
-/// kernel reads anything but the input `cu_seqlens`.
+/// What runs each kernel, its launches by program, and for the kernels that
+/// work inside documents the input that they take the boundaries from. Fails as
+/// kernelUses does.
 StatusOr<std::string> kernelTable(const Plan &plan);
 
 /// What runs the plan; of a GPU also its memory, and the kernels and driver
@@ -28,8 +28,8 @@ std::string describeDecay(Engine &engine, double weightDecay);
 
 /// What was loaded, cast and carried, and the means of the norm weights, which
 /// show whether (1 + w) norms and plain ones were mixed up.
-std::string describeLoad(Engine &engine, const LoadReport &report,
-                         const std::string &from);
+StatusOr<std::string> describeLoad(Engine &engine, const LoadReport &report,
+                                   const std::string &from);
 
 } // namespace qwen
 

@@ -70,9 +70,10 @@ Status qwen::loadWeights(Session &session) {
                         loadParameters(*session.source,
                                        session.engine->parameters(),
                                        options.carry));
-  fmt::print(
-      session.log, "{}\n",
+  QWEN_ASSIGN_OR_RETURN(
+      std::string text,
       describeLoad(*session.engine, report, session.source->directory()));
+  fmt::print(session.log, "{}\n", text);
   return okStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "Options.h"
 #include "runtime/trainer/PlanEngine.h"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -20,6 +21,9 @@ namespace qwen {
 struct Session {
   Options options;
   std::FILE *log = stdout; ///< for people; results go to stdout
+  /// When the program started.
+  std::chrono::steady_clock::time_point started =
+      std::chrono::steady_clock::now();
   std::unique_ptr<PlanEngine> engine;
   /// The checkpoint whose layout is kept; empty for random weights.
   std::optional<Checkpoint> source;

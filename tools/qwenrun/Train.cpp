@@ -98,9 +98,10 @@ static Status loadState(Session &session, const Start &start) {
   QWEN_ASSIGN_OR_RETURN(
       session.resumed,
       loadForResume(start.checkpoint, *session.engine, session.options.carry));
-  fmt::print(
-      session.log, "{}\n",
+  QWEN_ASSIGN_OR_RETURN(
+      std::string text,
       describeLoad(*session.engine, session.resumed->report, start.checkpoint));
+  fmt::print(session.log, "{}\n", text);
   return okStatus();
 }
 
@@ -113,6 +114,19 @@ static void printTraining(const Session &session, const Trainer &trainer) {
              trainer.totalSteps(), options.accumulation,
              options.accumulation == 1 ? "" : "es",
              scheduleKindName(options.schedule.kind), options.schedule.peak);
+}
+
+/// Watches the GPU, where there is one that can be asked.
+static std::optional<GpuMonitor> watchGpu(const Session &session) {
+  std::string address = session.engine->device().pciAddress();
+  if (address.empty())
+    return std::nullopt;
+  auto monitor = GpuMonitor::open(address);
+  if (monitor.ok())
+    return std::move(monitor).value();
+  fmt::print(session.log, "no state of the GPU in the step lines: {}\n",
+             monitor.status().message());
+  return std::nullopt;
 }
 
 /// Steps, evaluations and checkpoints once everything is in place.
@@ -128,8 +142,10 @@ static Status runTraining(Session &session, Trainer &trainer,
                                               : nullptr;
   RunFiles files{&directory, source, &session.sideFiles};
   Progress progress(session.log, session.options.logEvery);
+  std::optional<GpuMonitor> gpu = watchGpu(session);
   TrainingRun run(trainer, *session.engine, evalData ? &*evalData : nullptr,
-                  files, session.options.run, &metrics, progress);
+                  files, session.options.run, &metrics, progress,
+                  gpu ? &*gpu : nullptr);
   QWEN_ASSIGN_OR_RETURN(RunEnd end, run.run(stopRequested));
   const TrainerState &state = trainer.state();
   progress.line(fmt::format(

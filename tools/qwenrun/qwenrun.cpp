@@ -7,6 +7,8 @@
 #include "PlanReport.h"
 #include "Session.h"
 
+#include "runtime/profile/Implementations.h"
+
 #include <csignal>
 
 using namespace qwen;
@@ -20,18 +22,20 @@ static void requestStop(int signal) {
 }
 
 static Status run(std::span<const std::string> arguments) {
+  Session session; // its time is that of the start
   QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
   if (parsed.message) {
     fmt::print("{}", *parsed.message);
     return okStatus();
   }
-  Session session;
   session.options = std::move(parsed.options);
   const Options &options = session.options;
   // Where stdout carries a result, people read stderr.
   if (options.evalOnly || options.benchmark > 0)
     session.log = stderr;
   QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
+  if (!options.peakGiven)
+    session.options.run.peakTflops = peakTflops(plan.info().targetKind);
   if (options.info) {
     fmt::print("{}", describePlan(plan, options.plan));
     QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));

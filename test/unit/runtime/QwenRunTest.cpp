@@ -150,8 +150,21 @@ TEST_F(QwenRunTest, DescribesAndTimesAPlan) {
     EXPECT_NE(info.out.find(text), std::string::npos) << text;
   Outcome timed = run("plan.fb --benchmark 3 --threads 1");
   EXPECT_EQ(timed.exitCode, 0) << timed.err;
-  EXPECT_EQ(timed.out.find("{\"step_ms\": ["), 0u) << timed.out;
+  EXPECT_EQ(timed.out.find('{'), 0u) << timed.out;
   EXPECT_EQ(std::count(timed.out.begin(), timed.out.end(), '\n'), 1);
+  for (const char *field :
+       {"step_ms", "tokens", "model_flops", "hardware_flops", "gpu_kernels",
+        "driver_calls", "plan_bytes", "forecast_bytes", "first_step_s"})
+    EXPECT_NE(timed.out.find(fmt::format("\"{}\": ", field)), std::string::npos)
+        << field;
+  // Three steps of a pack of 12 tokens in three documents.
+  Outcome fixed = run("plan.fb --benchmark 3 --documents=5,4,3");
+  EXPECT_EQ(fixed.exitCode, 0) << fixed.err;
+  EXPECT_NE(fixed.out.find("\"tokens\": 36, "), std::string::npos) << fixed.out;
+  expectRefusal("plan.fb --benchmark 3 --documents=9,8",
+                "17 tokens in 2 documents, a pack of this plan holds 16 in 4");
+  expectRefusal("plan.fb --benchmark 3 --documents=5,0", "--documents");
+  expectRefusal(std::string(basics) + "--documents=5", "exclude each other");
 }
 
 TEST_F(QwenRunTest, RefusesBadPlans) {
