@@ -9,6 +9,7 @@
 
 #include "runtime/benchmark/Documents.h"
 #include "runtime/benchmark/StepBenchmark.h"
+#include "runtime/profile/Implementations.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 #include "runtime/trainer/Initialize.h"
@@ -40,9 +41,6 @@ struct PlanTime {
 };
 
 } // namespace
-
-/// Dense bf16 TFLOP/s of an H100 or H200 (SXM) by the vendor's data sheet.
-static constexpr double hopperTflops = 989.4;
 
 /// Layers of the block whose cost the difference of two depths tells: the
 /// period of attention layers.
@@ -144,7 +142,7 @@ Action bench::addStepCommand(CLI::App &command) {
   StepBenchmarkOptions &benchmark = options->benchmark;
   // Small enough that random weights stay finite.
   benchmark.trainer.schedule.peak = 1e-5;
-  benchmark.peakTflops = hopperTflops;
+  benchmark.peakTflops = peakTflops(TargetKind::Cuda);
   command.add_option("plans", options->plans, "Plans made by qwenc");
   command
       .add_option("--layers", options->layers,
