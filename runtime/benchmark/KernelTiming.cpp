@@ -3,6 +3,7 @@
 #include "runtime/benchmark/KernelTiming.h"
 
 #include "qwen/Support/BFloat16.h"
+#include "runtime/kernels/cuda/GemmTuning.h"
 
 #include <algorithm>
 #include <memory>
@@ -167,15 +168,20 @@ bench::timeReplay(const std::function<Status(cudaStream_t)> &enqueue,
                   const TimingOptions &options) {
   Replay replay;
   QWEN_RETURN_IF_ERROR(replay.capture(enqueue));
+  int perSample = options.perSample, samples = options.samples;
   std::vector<double> times;
-  for (int i = 0; i < options.warmUp + options.samples; ++i) {
-    QWEN_ASSIGN_OR_RETURN(double taken, replay.milliseconds(options.perSample));
+  for (int i = 0; i < options.warmUp + samples; ++i) {
+    QWEN_ASSIGN_OR_RETURN(double taken, replay.milliseconds(perSample));
     if (i >= options.warmUp)
       times.push_back(taken);
+    if (i == 0 && taken * perSample * samples > options.budgetMs) {
+      perSample = 1;
+      samples = std::clamp(int(options.budgetMs / taken), std::min(5, samples),
+                           samples);
+    }
   }
   std::sort(times.begin(), times.end());
-  return Times{times[times.size() / 2], times.front(), times.back(),
-               options.samples};
+  return Times{times[times.size() / 2], times.front(), times.back(), samples};
 }
 
 StatusOr<double> bench::measureCopyRate(const TimingOptions &options) {
@@ -196,20 +202,30 @@ StatusOr<double> bench::measureCopyRate(const TimingOptions &options) {
   return 2e3 * double(bytes) / std::min(driver.median, kernel.median);
 }
 
+StatusOr<GemmAlgorithm> bench::shippedAlgorithm(const cuda::GemmShape &shape) {
+  static const StatusOr<cuda::TuningTable> table = cuda::parseTuningTable(
+      cuda::shippedTuningTable(), "the shipped tuning table");
+  QWEN_RETURN_IF_ERROR(table.status());
+  auto found = table->find(shape);
+  return found == table->end() ? GemmAlgorithm() : found->second.algorithm;
+}
+
 StatusOr<double> bench::measureMatrixRate(DType dtype,
                                           const TimingOptions &options) {
-  constexpr int64_t size = 8192;
-  int64_t bytes = size * size * dtypeBytes(dtype);
-  QWEN_ASSIGN_OR_RETURN(DeviceArray a, DeviceArray::create(bytes));
-  QWEN_ASSIGN_OR_RETURN(DeviceArray b, DeviceArray::create(bytes));
-  QWEN_ASSIGN_OR_RETURN(DeviceArray c, DeviceArray::create(bytes));
+  constexpr int64_t m = 8192, n = 34816, k = 5120;
+  int64_t width = dtypeBytes(dtype);
+  QWEN_ASSIGN_OR_RETURN(DeviceArray a, DeviceArray::create(m * k * width));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray b, DeviceArray::create(n * k * width));
+  QWEN_ASSIGN_OR_RETURN(DeviceArray c, DeviceArray::create(m * n * width));
   QWEN_RETURN_IF_ERROR(a.fillUniform(dtype, -1, 1));
   QWEN_RETURN_IF_ERROR(b.fillUniform(dtype, -1, 1));
   GemmArgs product;
-  product.a = a.view(dtype, {size, size});
-  product.b = b.view(dtype, {size, size});
-  product.c = c.view(dtype, {size, size});
+  product.a = a.view(dtype, {m, k});
+  product.b = b.view(dtype, {n, k});
+  product.c = c.view(dtype, {m, n});
   product.transposeB = true;
+  QWEN_ASSIGN_OR_RETURN(product.algorithm,
+                        shippedAlgorithm(cuda::gemmShape(product)));
   QWEN_ASSIGN_OR_RETURN(Times times, timeKernel(product, options));
-  return 2e3 * double(size) * size * size / times.median;
+  return 2e3 * double(m) * n * k / times.median;
 }

@@ -15,6 +15,7 @@
 
 #include "qwen/Support/Status.h"
 #include "runtime/kernels/cuda/Blas.h"
+#include "runtime/kernels/cuda/GemmShape.h"
 #include "runtime/kernels/cuda/Kernels.h"
 
 #include <cstring>
@@ -67,11 +68,13 @@ private:
   size_t length;
 };
 
-/// How often work is run and timed.
+/// How often work is run and timed. Where all samples would take longer than
+/// `budgetMs`, there are fewer, of single replays, but at least five.
 struct TimingOptions {
   int warmUp = 3;    ///< samples not counted
   int samples = 30;  ///< samples counted
   int perSample = 4; ///< replays in a sample, timed together
+  double budgetMs = 1500;
 };
 
 /// Milliseconds of one replay: over the samples.
@@ -142,7 +145,11 @@ StatusOr<Times> timeKernel(const Args &args,
 /// Bytes a second of a copy of 1 GiB in device memory, bytes read and written
 /// counted: the better one of the driver's copy and the project's kernel.
 StatusOr<double> measureCopyRate(const TimingOptions &options = {});
-/// Operations a second of a product of 8192 cubed.
+/// The algorithm of a product in the shipped tuning table; none where it is not
+/// there.
+StatusOr<GemmAlgorithm> shippedAlgorithm(const cuda::GemmShape &shape);
+/// Operations a second of a large product, 8192x34816x5120 (gate and up of the
+/// 27B), by the algorithm of the shipped table.
 StatusOr<double> measureMatrixRate(DType dtype,
                                    const TimingOptions &options = {});
 

@@ -12,7 +12,9 @@ StatusOr<Ceilings> qwen::measureCudaCeilings(DType dtype) {
       .warmUp = 2, .samples = 8, .perSample = 2};
   QWEN_ASSIGN_OR_RETURN(double bytes, bench::measureCopyRate(options));
   QWEN_ASSIGN_OR_RETURN(double flops, bench::measureMatrixRate(dtype, options));
-  return Ceilings{flops, bytes,
-                  fmt::format("a {} product of 8192 cubed, and a copy of 1 GiB",
-                              dtypeName(dtype))};
+  return Ceilings{
+      flops, bytes,
+      fmt::format("a {} product of 8192x34816x5120, and a copy of 1 "
+                  "GiB",
+                  dtypeName(dtype))};
 }

@@ -2,12 +2,19 @@
 
 #include "KernelBench.h"
 #include "KernelShapes.h"
+#include "runtime/kernels/cuda/GemmShape.h"
 
 #include <cmath>
 #include <random>
 
 using namespace qwen;
 using namespace qwen::bench;
+
+/// Sets the algorithm of a product as qwenc does.
+static Status tune(GemmAlgorithm &algorithm, const cuda::GemmShape &shape) {
+  QWEN_ASSIGN_OR_RETURN(algorithm, shippedAlgorithm(shape));
+  return okStatus();
+}
 
 static StatusOr<DeviceArray> filledArray(DType dtype, int64_t elements,
                                          double low = -1, double high = 1) {
@@ -107,17 +114,16 @@ static Status timeLossProducts(const KernelBench &bench,
   forward.b = loss.weight;
   forward.c = logits;
   forward.transposeB = true;
-  forward.algorithm = loss.logitsAlgorithm;
   dx.a = logits;
   dx.b = loss.weight;
   dx.c = loss.dx;
-  dx.algorithm = loss.dxAlgorithm;
   dweight.a = logits;
   dweight.b = loss.x;
   dweight.c = loss.dweight;
   dweight.transposeA = true;
   dweight.accumulate = loss.accumulate;
-  dweight.algorithm = loss.dweightAlgorithm;
+  for (GemmArgs *product : {&forward, &dx, &dweight})
+    QWEN_RETURN_IF_ERROR(tune(product->algorithm, cuda::gemmShape(*product)));
   return bench.measureProducts({forward, dx, dweight}, "loss_products", line);
 }
 
@@ -148,6 +154,11 @@ static Status timeLoss(const KernelBench &bench, const ModelShape &model,
   args.dweight = dweight.view(DType::F32, {vocabulary, width});
   args.ignoreIndex = -100;
   args.accumulate = true;
+  cuda::LossBlocks blocks(args.x, args.weight);
+  QWEN_RETURN_IF_ERROR(tune(args.logitsAlgorithm, blocks.logits()));
+  QWEN_RETURN_IF_ERROR(tune(args.dxAlgorithm, blocks.dx()));
+  QWEN_RETURN_IF_ERROR(
+      tune(args.dweightAlgorithm, blocks.dweight(args.accumulate)));
   KernelLine line;
   line.model = model.name;
   line.tokens = tokens;
@@ -161,6 +172,7 @@ static Status timeLoss(const KernelBench &bench, const ModelShape &model,
   forward.labels = args.labels;
   forward.nll = args.nll;
   forward.ignoreIndex = args.ignoreIndex;
+  forward.logitsAlgorithm = args.logitsAlgorithm;
   line.matrixFlops = double(kernelFlops(forward));
   return bench.measure(forward, line);
 }

@@ -43,12 +43,16 @@ class Report:
 
     def both(self, kernel, peer, call, inputs, **facts):
         """Forward without a tape, and backward alone from a forward that is kept."""
-        with torch.no_grad():
-            self.line(kernel, peer, peer_timing.time_call(call), **facts)
-        out = call()
-        grad = torch.randn_like(out)
-        self.line(kernel + "_grad", peer,
-                  peer_timing.time_call(lambda: torch.autograd.grad(out, inputs, grad, retain_graph=True)), **facts)
+        try:
+            with torch.no_grad():
+                self.line(kernel, peer, peer_timing.time_call(call), **facts)
+            out = call()
+            grad = torch.randn_like(out)
+            self.line(kernel + "_grad", peer,
+                      peer_timing.time_call(lambda: torch.autograd.grad(out, inputs, grad, retain_graph=True)), **facts)
+        except RuntimeError as error:  # not for this card, or out of memory
+            peer_timing.emit(bench="kernel", side="peer", kernel=kernel, peer=peer,
+                             error=f"{kernel} of {peer}: {str(error).splitlines()[0]}")
 
 
 def time_gated_delta(report, lengths, key_heads, value_heads, **facts):
