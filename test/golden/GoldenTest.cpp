@@ -41,6 +41,7 @@ protected:
 
 /// What only the CPU target has.
 class GoldenFloat32Test : public GoldenTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenFloat32Test);
 
 } // namespace
 
