@@ -58,6 +58,15 @@ inline double convWeightGrad(DType storage, int64_t tokens) {
   return sumTolerance(storage, double(tokens), 4);
 }
 
+/// Logits and sums of exponentials; then the products with their gradients.
+inline double loss(DType storage, int64_t hidden, int64_t classes) {
+  return sumTolerance(storage, double(hidden + classes), 2);
+}
+inline double lossGrad(DType storage, int64_t hidden, int64_t classes,
+                       int64_t tokens) {
+  return sumTolerance(storage, double(hidden + classes + tokens), 4);
+}
+
 //===----------------------------------------------------------------------===//
 // Kernels with matrix units against the CPU's, in the root mean square sense
 //===----------------------------------------------------------------------===//
@@ -77,6 +86,16 @@ inline double attentionGradOnMatrixUnits(DType storage) {
 /// Scores and sums of exponentials are float32 sums.
 inline double logSumExpOnMatrixUnits(int64_t longest, int64_t dim) {
   return unitRoundoff(DType::F32) * double(dim + longest);
+}
+
+/// Logits are rounded to the storage type, and a loss is their difference.
+inline double lossOnMatrixUnits(DType storage, double largestLogit) {
+  return unitRoundoff(storage) * std::sqrt(2 / 3.0) * largestLogit;
+}
+/// The rounding of logits, of their gradients, of the result.
+inline double lossGradOnMatrixUnits(DType storage, double largestLogit) {
+  return unitRoundoff(storage) *
+         std::sqrt((largestLogit * largestLogit + 2) / 3);
 }
 
 } // namespace qwen::bounds

@@ -3,6 +3,7 @@
 #include "runtime/selfcheck/KernelCase.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 using namespace qwen;
@@ -35,8 +36,15 @@ CheckPack CheckPack::random(std::mt19937_64 &random, int64_t tokens) {
   return of(lengths, int64_t(random() % 3), tail);
 }
 
-OperandRange qwen::operandRange(std::string_view kernel,
-                                std::string_view name) {
+OperandRange qwen::operandRange(std::string_view kernel, std::string_view name,
+                                int64_t columns) {
+  if (kernel.starts_with("linear_cross_entropy")) {
+    double range = 2 / std::sqrt(double(std::max<int64_t>(columns, 1)));
+    if (name == "weight")
+      return {-range, range};
+    if (name == "dnll")
+      return {1e-4, 2e-4};
+  }
   if (name == "g")
     return {-0.5, 0};
   if (name == "beta")
@@ -44,6 +52,13 @@ OperandRange qwen::operandRange(std::string_view kernel,
   if (kernel.starts_with("attention") && (name == "q" || name == "k"))
     return {-2, 2};
   return {-1, 1};
+}
+
+void qwen::drawLabels(std::mt19937_64 &random, int64_t classes, int64_t ignored,
+                      HostTensor &labels) {
+  for (int64_t i = 0; i < labels.size(); ++i)
+    labels.set(i, random() % 3 == 0 ? double(ignored)
+                                    : double(random() % uint64_t(classes)));
 }
 
 bool qwen::isPerToken(std::string_view operand) {

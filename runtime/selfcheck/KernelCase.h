@@ -38,9 +38,16 @@ struct CheckPack {
 struct OperandRange {
   double low = -1, high = 1;
 };
-/// Range of an operand by its name; queries and keys of attention are larger
-/// than others, so that its probabilities differ.
-OperandRange operandRange(std::string_view kernel, std::string_view name);
+/// Range of an operand by its name and its second dimension. Queries and keys
+/// of attention are larger than others, so that its probabilities differ; the
+/// classes' weights give logits of variance 4/9.
+OperandRange operandRange(std::string_view kernel, std::string_view name,
+                          int64_t columns);
+/// Six standard deviations of a logit.
+inline constexpr double largestLogit = 4;
+/// Classes, one of three ignored.
+void drawLabels(std::mt19937_64 &random, int64_t classes, int64_t ignored,
+                HostTensor &labels);
 
 /// Whether the outermost dimension of an operand is that of the tokens.
 bool isPerToken(std::string_view operand);
@@ -61,6 +68,8 @@ public:
       names.push_back(name);
       tensors.emplace_back(typeOf(name, buffer, pack, types));
     });
+    if (!has("cu_seqlens"))
+      return;
     HostTensor &boundaries = (*this)["cu_seqlens"];
     for (size_t i = 0; i < pack.boundaries.size(); ++i)
       boundaries.set(int64_t(i), pack.boundaries[i]);
@@ -80,18 +89,22 @@ public:
     return false;
   }
 
-  /// Random values in the documents for everything that is read, but `kept`.
-  void draw(std::mt19937_64 &random, const CheckPack &pack,
-            std::span<const std::string_view> kept = {}) {
+  /// Random values for everything that is read; where the kernel knows of
+  /// documents, in these.
+  void draw(std::mt19937_64 &random, const CheckPack &pack) {
     held.forEachOperand([&](const char *name, auto &, bool reads, bool) {
-      if (!reads || name == std::string_view("cu_seqlens") ||
-          std::ranges::find(kept, std::string_view(name)) != kept.end())
+      if (!reads || name == std::string_view("cu_seqlens"))
         return;
       HostTensor &tensor = (*this)[name];
-      OperandRange range = operandRange(Args::kernelName, name);
+      if constexpr (requires { held.labels; })
+        if (name == std::string_view("labels"))
+          return drawLabels(random, held.weight.dim(0), held.ignoreIndex,
+                            tensor);
+      OperandRange range =
+          operandRange(Args::kernelName, name, tensor.type().dim(1));
       std::uniform_real_distribution<double> values(range.low, range.high);
       int64_t rows = tensor.type().dim(0), count = tensor.size();
-      if (isPerToken(name))
+      if (has("cu_seqlens") && isPerToken(name))
         count = count / rows * pack.used();
       for (int64_t i = 0; i < count; ++i)
         tensor.set(i, values(random));

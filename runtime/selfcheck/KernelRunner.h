@@ -20,7 +20,9 @@
   K(GatedDelta)                                                                \
   K(GatedDeltaGrad)                                                            \
   K(Attention)                                                                 \
-  K(AttentionGrad)
+  K(AttentionGrad)                                                             \
+  K(LinearCrossEntropy)                                                        \
+  K(LinearCrossEntropyGrad)
 
 namespace qwen {
 

@@ -13,6 +13,19 @@ using namespace qwen;
 
 namespace {
 
+/// Products of fewer classes are other products: their algorithms are those of
+/// the library, not the plan's.
+template <typename Args> void takeFirstClasses(Args &args) {
+  constexpr int64_t fewClasses = 1024;
+  args.weight.shape[0] = std::min(args.weight.shape[0], fewClasses);
+  args.logitsAlgorithm.clear();
+  if constexpr (requires { args.dweight; }) {
+    args.dweight.shape[0] = args.weight.shape[0];
+    args.dxAlgorithm.clear();
+    args.dweightAlgorithm.clear();
+  }
+}
+
 /// Takes the arguments where nothing is there yet.
 template <typename Args>
 void keepFirst(std::optional<Args> &slot, const Args &args) {
@@ -22,6 +35,8 @@ void keepFirst(std::optional<Args> &slot, const Args &args) {
   // Sums into what was there before are a matter of the whole step.
   if constexpr (requires { slot->accumulate; })
     slot->accumulate = false;
+  if constexpr (requires { slot->labels; })
+    takeFirstClasses(*slot);
 }
 template <typename Slot, typename Args> void keepFirst(Slot &, const Args &) {}
 
@@ -46,6 +61,8 @@ OperatorShapes OperatorShapes::of(const Plan &plan) {
         keepFirst(shapes.gatedDeltaGrad, args);
         keepFirst(shapes.attention, args);
         keepFirst(shapes.attentionGrad, args);
+        keepFirst(shapes.loss, args);
+        keepFirst(shapes.lossGrad, args);
         return okStatus();
       });
       assert(status.ok());
@@ -104,7 +121,9 @@ Status compareKernel(const Comparison &comparison, const Args &prototype,
   for (const OutputRule &output :
        outputRules(prototype, pack, comparison.with)) {
     HostTensor &result = own[output.name];
-    int64_t rows = isPerToken(output.name) ? pack.used() : result.type().dim(0);
+    int64_t rows = own.has("cu_seqlens") && isPerToken(output.name)
+                       ? pack.used()
+                       : result.type().dim(0);
     addFinding(findings, fmt::format("{} {}", Args::kernelName, output.name),
                compare(result, other[output.name], rows, output.rule));
   }
@@ -168,6 +187,8 @@ compareAll(const Comparison &comparison, const OperatorShapes &shapes,
                                        shapes.attentionGrad, options, rows));
   QWEN_RETURN_IF_ERROR(
       compareOperator(comparison, shapes.conv, shapes.convGrad, options, rows));
+  QWEN_RETURN_IF_ERROR(
+      compareOperator(comparison, shapes.loss, shapes.lossGrad, options, rows));
   return rows;
 }
 
@@ -200,26 +221,28 @@ namespace {
 /// Elements of each operand that are moved.
 constexpr int64_t samples = 12;
 
-/// One group of heads, or a few channels.
+/// One group of heads, or a few channels and classes.
 template <typename Args> Args reduced(Args args) {
-  constexpr int64_t fewChannels = 24;
+  int64_t groups = 1;
+  if constexpr (requires { args.q; })
+    groups = std::min({args.q.dim(1), args.k.dim(1), args.v.dim(1)});
   args.forEachOperand([&](const char *name, auto &buffer, bool, bool) {
-    std::string_view operand = name;
-    if (operand == "cu_seqlens")
+    if (name == std::string_view("cu_seqlens"))
       return;
-    if constexpr (requires { args.weight; }) {
-      int64_t &count = buffer.shape[isPerToken(operand) ? 1 : 0];
-      count = std::min(count, fewChannels);
-    }
+    auto cut = [&](int dimension) {
+      constexpr int64_t few = 24;
+      if (dimension < buffer.rank)
+        buffer.shape[dimension] = std::min(buffer.shape[dimension], few);
+    };
+    bool perToken = isPerToken(name);
+    if constexpr (requires { args.q; })
+      buffer.shape[1] /= groups;
+    else if (!perToken)
+      cut(0);
+    if constexpr (requires { args.weight; })
+      if (perToken || requires { args.labels; })
+        cut(1);
   });
-  if constexpr (requires { args.q; }) {
-    int64_t query = args.q.dim(1), key = args.k.dim(1), value = args.v.dim(1);
-    int64_t fewest = std::min({query, key, value});
-    args.forEachOperand([&](const char *name, auto &buffer, bool, bool) {
-      if (name != std::string_view("cu_seqlens"))
-        buffer.shape[1] /= fewest;
-    });
-  }
   return args;
 }
 
@@ -241,6 +264,9 @@ template <typename Gradient> struct ResultNames {
 };
 template <> struct ResultNames<CausalConv1dGradArgs> {
   static constexpr const char *result = "y", *gradient = "dy";
+};
+template <> struct ResultNames<LinearCrossEntropyGradArgs> {
+  static constexpr const char *result = "nll", *gradient = "dnll";
 };
 
 /// The error of one operand's gradient.
@@ -326,6 +352,8 @@ qwen::checkAgainstDifferences(const OperatorShapes &shapes, KernelRunner &cpu,
                                         shapes.attentionGrad, {"q", "k", "v"},
                                         options, rows));
   QWEN_RETURN_IF_ERROR(checkDifferences(cpu, shapes.conv, shapes.convGrad,
+                                        {"x", "weight"}, options, rows));
+  QWEN_RETURN_IF_ERROR(checkDifferences(cpu, shapes.loss, shapes.lossGrad,
                                         {"x", "weight"}, options, rows));
   return rows;
 }

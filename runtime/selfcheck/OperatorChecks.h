@@ -1,8 +1,8 @@
 //===- OperatorChecks.h - Kernels one by one against a reference -*- C++
 //-*-===//
 //
-// Forward and each gradient of the convolution, the gated delta rule and
-// attention, with the heads, types and strides of a plan, on random ragged
+// Forward and each gradient of the convolution, the gated delta rule, attention
+// and the loss, with the heads, types and strides of a plan, on random ragged
 // packs. CPU kernels are compared with themselves in float64, whose gradients
 // are compared with differences; CUDA kernels with the CPU's.
 //
@@ -27,6 +27,9 @@ struct OperatorShapes {
   std::optional<GatedDeltaGradArgs> gatedDeltaGrad;
   std::optional<AttentionArgs> attention;
   std::optional<AttentionGradArgs> attentionGrad;
+  /// With the first classes of the vocabulary only.
+  std::optional<LinearCrossEntropyArgs> loss;
+  std::optional<LinearCrossEntropyGradArgs> lossGrad;
 
   static OperatorShapes of(const Plan &plan);
 };

@@ -62,8 +62,8 @@ Rules qwen::outputRules(const GatedDeltaGradArgs &args, const CheckPack &pack,
 
 /// The largest score of operands in their ranges.
 template <typename Args> static double largestScore(const Args &args) {
-  double q = operandRange(Args::kernelName, "q").high;
-  double k = operandRange(Args::kernelName, "k").high;
+  double q = operandRange(Args::kernelName, "q", args.q.dim(1)).high;
+  double k = operandRange(Args::kernelName, "k", args.k.dim(1)).high;
   return q * k * double(args.q.dim(2)) * args.scale;
 }
 
@@ -100,6 +100,33 @@ Rules qwen::outputRules(const AttentionGradArgs &args, const CheckPack &pack,
   return rules;
 }
 
+Rules qwen::outputRules(const LinearCrossEntropyArgs &args, const CheckPack &,
+                        ComparedWith with) {
+  DType dtype = args.x.dtype;
+  if (with == ComparedWith::CpuTwin)
+    return {
+        {"nll", meanSquare(bounds::lossOnMatrixUnits(dtype, largestLogit))}};
+  return {
+      {"nll", elements(bounds::loss(dtype, args.x.dim(1), args.weight.dim(0)),
+                       largestLogit)}};
+}
+
+Rules qwen::outputRules(const LinearCrossEntropyGradArgs &args,
+                        const CheckPack &pack, ComparedWith with) {
+  DType dtype = args.x.dtype;
+  int64_t hidden = args.x.dim(1), classes = args.weight.dim(0);
+  if (with == ComparedWith::CpuTwin) {
+    double bound = bounds::lossGradOnMatrixUnits(dtype, largestLogit);
+    return {{"nll", meanSquare(bounds::lossOnMatrixUnits(dtype, largestLogit))},
+            {"dx", meanSquare(bound)},
+            {"dweight", meanSquare(bound)}};
+  }
+  double bound = bounds::lossGrad(dtype, hidden, classes, pack.tokens);
+  return {{"nll", elements(bounds::loss(dtype, hidden, classes), largestLogit)},
+          {"dx", elements(bound)},
+          {"dweight", elements(bound)}};
+}
+
 static std::string channels(const BufferType &x) {
   return fmt::format("{} channels", x.dim(1));
 }
@@ -123,4 +150,14 @@ std::string qwen::describeSizes(const AttentionArgs &args) {
 }
 std::string qwen::describeSizes(const AttentionGradArgs &args) {
   return heads(args.q.dim(1), args.k.dim(1), args.q.dim(2));
+}
+
+static std::string classes(const BufferType &weight) {
+  return fmt::format("width {}, {} classes", weight.dim(1), weight.dim(0));
+}
+std::string qwen::describeSizes(const LinearCrossEntropyArgs &args) {
+  return classes(args.weight);
+}
+std::string qwen::describeSizes(const LinearCrossEntropyGradArgs &args) {
+  return classes(args.weight);
 }

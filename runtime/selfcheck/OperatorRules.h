@@ -6,6 +6,7 @@
 #include "qwen/Plan/Kernels.h"
 #include "runtime/selfcheck/Agreement.h"
 #include "runtime/selfcheck/KernelCase.h"
+#include "runtime/selfcheck/KernelRunner.h"
 
 #include <string>
 #include <vector>
@@ -33,12 +34,7 @@ enum class ComparedWith {
   std::vector<OutputRule> outputRules(                                         \
       const Name##Args &args, const CheckPack &pack, ComparedWith with);       \
   std::string describeSizes(const Name##Args &args);
-QWEN_DECLARE_RULES(CausalConv1d)
-QWEN_DECLARE_RULES(CausalConv1dGrad)
-QWEN_DECLARE_RULES(GatedDelta)
-QWEN_DECLARE_RULES(GatedDeltaGrad)
-QWEN_DECLARE_RULES(Attention)
-QWEN_DECLARE_RULES(AttentionGrad)
+QWEN_CHECKED_KERNELS(QWEN_DECLARE_RULES)
 #undef QWEN_DECLARE_RULES
 
 } // namespace qwen

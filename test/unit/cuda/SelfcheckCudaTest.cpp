@@ -55,6 +55,22 @@ OperatorShapes shapesOf27B() {
   shapes.conv = CausalConv1dArgs{in(rows), in(taps), cu, out(rows)};
   shapes.convGrad = CausalConv1dGradArgs{in(rows),  in(taps),   in(rows), cu,
                                          out(rows), wide(taps), false};
+  std::vector<int64_t> hidden = {T, 5120}, classes = {1024, 5120}, tokens = {T};
+  ConstBuffer labels = typed<ConstBuffer>(DType::I32, tokens);
+  shapes.loss = LinearCrossEntropyArgs{in(hidden),   in(classes), labels,
+                                       wide(tokens), -100,        {}};
+  shapes.lossGrad = LinearCrossEntropyGradArgs{in(hidden),
+                                               in(classes),
+                                               labels,
+                                               wide(tokens),
+                                               wide(tokens),
+                                               out(hidden),
+                                               wide(classes),
+                                               -100,
+                                               false,
+                                               {},
+                                               {},
+                                               {}};
   return shapes;
 }
 
@@ -90,7 +106,7 @@ TEST(SelfcheckCudaTest, KernelsOfTheGpuPass) {
   ASSERT_TRUE(rows.ok()) << rows.status().message();
   fmt::print("{}", checkTable(*rows));
   EXPECT_EQ(countMisses(*rows), 0);
-  EXPECT_EQ(countCompared(*rows), 14);
+  EXPECT_EQ(countCompared(*rows), 18);
 }
 
 TEST(SelfcheckCudaTest, ASlightlyWrongGradientDoesNot) {
