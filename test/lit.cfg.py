@@ -1,4 +1,5 @@
 # Tests of the compiler: each file's RUN lines call tools of this build.
+import ctypes
 import os
 import sys
 
@@ -25,3 +26,23 @@ llvm_config.add_tool_substitutions(
     tool_dirs,
 )
 llvm_config.add_tool_substitutions(["split-file"], [config.llvm_tools_dir])
+
+
+def has_nvjitlink():
+    """Whether the compiler will find nvJitLink (lib/Codegen/JitLink.cpp)."""
+    name = "libnvJitLink.so.13"
+    roots = [os.environ.get(v) for v in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    for path in [name] + [os.path.join(r, "lib64", name) for r in roots if r]:
+        try:
+            ctypes.CDLL(path)
+            return True
+        except OSError:
+            pass
+    return False
+
+
+llvm_config.with_system_environment(["CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"])
+if has_nvjitlink():
+    config.available_features.add("nvjitlink")
+else:
+    lit_config.note("no libnvJitLink.so.13: tests that assemble GPU code are skipped")

@@ -37,10 +37,9 @@ void addDependentDialects(DialectRegistry &registry) {
 
 /// Replaces the nested module of `module`, if it has one, by its machine code.
 /// `runPipeline` runs passes on it.
-LogicalResult compile(ModuleOp module, StringRef target, Compiler compiler,
-                      llvm::function_ref<LogicalResult(OpPassManager &,
-                                                       ModuleOp)>
-                          runPipeline) {
+LogicalResult compile(
+    ModuleOp module, StringRef target, Compiler compiler,
+    llvm::function_ref<LogicalResult(OpPassManager &, ModuleOp)> runPipeline) {
   auto groups = module.lookupSymbol<ModuleOp>("qwen_groups");
   if (!groups)
     return success();

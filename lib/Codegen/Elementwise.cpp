@@ -76,10 +76,9 @@ Value qwen::roundToBf16(OpBuilder &b, Location loc, Value value,
 
 /// Licence to use the instruction that is exact to 2 units in the last place.
 static arith::FastMathFlagsAttr flagsOf(OpBuilder &b, Processor processor) {
-  return arith::FastMathFlagsAttr::get(b.getContext(),
-                                       processor == Processor::Gpu
-                                           ? arith::FastMathFlags::afn
-                                           : arith::FastMathFlags::none);
+  return arith::FastMathFlagsAttr::get(
+      b.getContext(), processor == Processor::Gpu ? arith::FastMathFlags::afn
+                                                  : arith::FastMathFlags::none);
 }
 
 /// exp(x); on the GPU 2^(x log2 e), whose error in units in the last place is

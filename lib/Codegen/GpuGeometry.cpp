@@ -50,9 +50,8 @@ private:
 
 /// Memory types of a list of operands.
 SmallVector<MemRefType> memoryTypes(ArrayAttr list) {
-  return llvm::map_to_vector(list.getAsValueRange<TypeAttr>(), [](Type type) {
-    return cast<MemRefType>(type);
-  });
+  return llvm::map_to_vector(list.getAsValueRange<TypeAttr>(),
+                             [](Type type) { return cast<MemRefType>(type); });
 }
 
 void Chooser::inspect() {
@@ -94,8 +93,8 @@ void Chooser::chooseWidth() {
     while (width > 1 && alignment % std::min<int64_t>(16, width * bytes) != 0)
       width /= 2;
   };
-  for (auto [argument, type] : llvm::zip_equal(
-           body.getArguments(), memoryTypes(group.getInputTypes())))
+  for (auto [argument, type] :
+       llvm::zip_equal(body.getArguments(), memoryTypes(group.getInputTypes())))
     narrow(argument, type);
   for (auto [value, type] :
        llvm::zip_equal(body.getTerminator()->getOperands(),
@@ -130,20 +129,24 @@ LogicalResult Chooser::chooseTeam() {
     return success();
   }
   int64_t held = maxHeldElements / geometry.width;
-  int64_t wanted = std::min<int64_t>(held, 2);
-  for (int64_t most = wanted; most <= held; most *= 2)
-    for (int64_t team = warpSize; team <= maxThreads; team += warpSize) {
-      int64_t each = llvm::divideCeil(units, team);
-      // At most a sixteenth of the threads' places may be empty.
-      if (each > most || (team * each - units) * 16 > units)
-        continue;
-      geometry.team = team;
-      geometry.unitsPerThread = each;
-      return success();
-    }
+  int64_t most = std::min<int64_t>(held, 2);
+  while (most < held && most * maxThreads < units)
+    most *= 2;
+  // Of those that hold few units the one with the fewest empty places.
+  geometry.team = 0;
+  for (int64_t team = warpSize; team <= maxThreads; team += warpSize) {
+    int64_t each = llvm::divideCeil(units, team);
+    if (each > most || (geometry.team > 0 &&
+                        team * each >= geometry.team * geometry.unitsPerThread))
+      continue;
+    geometry.team = team;
+    geometry.unitsPerThread = each;
+  }
+  if (geometry.team > 0)
+    return success();
   return group.emitOpError("has rows of ")
-         << analysis.columns() << " columns, more than the " << held * maxThreads
-         << " units of " << geometry.width << " that a GPU block can hold";
+         << analysis.columns() << " columns, more than the "
+         << held * geometry.width * maxThreads << " that a GPU block can hold";
 }
 
 LogicalResult Chooser::chooseRows() {
@@ -162,8 +165,8 @@ LogicalResult Chooser::chooseRows() {
     geometry.slots /= 2;
   geometry.threads = geometry.slots * geometry.team;
   bool heavy = columnSums > 0 || streams > 2;
-  geometry.residentBlocks = std::clamp<int64_t>(
-      (heavy ? 704 : 1024) / geometry.threads, 1, 16);
+  geometry.residentBlocks =
+      std::clamp<int64_t>((heavy ? 704 : 1024) / geometry.threads, 1, 16);
   int64_t wanted = processors * geometry.residentBlocks;
   geometry.rowsPerBlock = llvm::alignTo(
       std::max<int64_t>(1, llvm::divideCeil(rows, wanted)), geometry.slots);

@@ -35,14 +35,11 @@ Value GpuThreads::sumOfLanes(Value value, int64_t lanes) {
   return value;
 }
 
-void GpuThreads::blockBarrier() {
-  NVVM::BarrierOp::create(b, loc);
-}
+void GpuThreads::blockBarrier() { NVVM::BarrierOp::create(b, loc); }
 
 void GpuThreads::warpBarrier() {
-  NVVM::SyncWarpOp::create(b, loc,
-                           arith::ConstantOp::create(
-                               b, loc, b.getI32IntegerAttr(-1)));
+  NVVM::SyncWarpOp::create(
+      b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
 }
 
 Value GpuThreads::address(Value base, Type element, Value index) {

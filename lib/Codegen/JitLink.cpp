@@ -34,9 +34,11 @@ struct JitLink {
 
 constexpr int inputPtx = 2; // NVJITLINK_INPUT_PTX
 
-/// Where the library may be: what the system's loader knows, then the usual
-/// places of the toolkit.
+/// Where the library may be: where QWEN_NVJITLINK says; else what the system's
+/// loader knows, then the usual places of the toolkit.
 SmallVector<std::string> candidates() {
+  if (const char *path = std::getenv("QWEN_NVJITLINK"))
+    return {path};
   SmallVector<std::string> paths{libraryName.str()};
   for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char *root = std::getenv(variable))

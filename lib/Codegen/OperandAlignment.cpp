@@ -23,9 +23,9 @@ OperandAlignment::OperandAlignment(ModuleOp module) {
 }
 
 SmallVector<int64_t> OperandAlignment::of(kernel::GroupFunctionOp group) {
-  SmallVector<int64_t> result(
-      group.getInputTypes().size() + group.getOutputTypes().size(),
-      bufferAlignment);
+  SmallVector<int64_t> result(group.getInputTypes().size() +
+                                  group.getOutputTypes().size(),
+                              bufferAlignment);
   for (kernel::GroupOp call : calls.lookup(group.getSymName()))
     for (auto [alignment, operand] :
          llvm::zip_equal(result, call->getOperands()))

@@ -10,8 +10,8 @@ using namespace llvm;
 void qwen::optimize(Module &module, TargetMachine &machine) {
   PipelineTuningOptions tuning;
   if (machine.getTargetTriple().isNVPTX())
-    tuning.LoopUnrolling = tuning.LoopVectorization =
-        tuning.SLPVectorization = false;
+    tuning.LoopUnrolling = tuning.LoopVectorization = tuning.SLPVectorization =
+        false;
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager sccs;

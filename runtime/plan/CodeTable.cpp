@@ -62,8 +62,8 @@ Status checkSymbol(const plan::CodeSymbol &symbol, TargetKind kind) {
 
 StatusOr<std::unordered_set<std::string>> functionsOf(const plan::Code &code,
                                                       TargetKind kind) {
-  auto bytes = std::as_bytes(
-      std::span(code.object()->data(), code.object()->size()));
+  auto bytes =
+      std::as_bytes(std::span(code.object()->data(), code.object()->size()));
   return kind == TargetKind::Cuda ? cubinFunctions(bytes)
                                   : exportedFunctions(bytes);
 }

@@ -126,16 +126,16 @@ StatusOr<std::vector<std::vector<std::byte>>> GroupMemory::read() const {
   for (size_t array : arrayOf) {
     std::span<std::byte> bytes = arrays[array].bytes();
     std::vector<std::byte> &copy = contents.emplace_back(bytes.size());
-    QWEN_RETURN_IF_ERROR(cudaStatus(cudaMemcpy(copy.data(), bytes.data(),
-                                               copy.size(),
-                                               cudaMemcpyDeviceToHost),
-                                    "copy from the device"));
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaMemcpy(copy.data(), bytes.data(), copy.size(),
+                              cudaMemcpyDeviceToHost),
+                   "copy from the device"));
   }
   return contents;
 }
 
-Status GroupMemory::write(
-    const std::vector<std::vector<std::byte>> &contents) const {
+Status
+GroupMemory::write(const std::vector<std::vector<std::byte>> &contents) const {
   // Inputs last: where an output shares their memory, they are what counts.
   for (size_t i = contents.size(); i-- > 0;)
     QWEN_RETURN_IF_ERROR(arrays[arrayOf[i]].copyFrom(contents[i]));

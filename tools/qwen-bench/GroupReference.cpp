@@ -3,11 +3,11 @@
 #include "GroupReference.h"
 
 #include "qwen/Plan/Workspace.h"
+#include "qwen/Plan/plan_generated.h"
 #include "qwen/Support/BFloat16.h"
 #include "qwen/Support/Tolerance.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/kernels/cpu/Kernels.h"
-#include "qwen/Plan/plan_generated.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,9 +23,9 @@ GroupReference::create(const std::string &path) {
   QWEN_ASSIGN_OR_RETURN(made->groups, collectGroups(plan));
   const plan::Code *code = plan.raw().code();
   if (code && code->object()) {
-    QWEN_ASSIGN_OR_RETURN(made->code,
-                          CodeImage::load(std::as_bytes(std::span(
-                              code->object()->data(), code->object()->size()))));
+    QWEN_ASSIGN_OR_RETURN(
+        made->code, CodeImage::load(std::as_bytes(std::span(
+                        code->object()->data(), code->object()->size()))));
   }
   return made;
 }
@@ -33,19 +33,18 @@ GroupReference::create(const std::string &path) {
 /// Types, rows and sums agree; blocks of rows need not.
 static bool sameKernel(const GroupArgs &a, const GroupArgs &b) {
   auto sameTypes = [](const auto &x, const auto &y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                      [](const BufferType &s, const BufferType &t) {
-                        return s == t;
-                      });
+    return std::equal(
+        x.begin(), x.end(), y.begin(), y.end(),
+        [](const BufferType &s, const BufferType &t) { return s == t; });
   };
   return a.symbol == b.symbol && a.rows == b.rows &&
          a.columnSums == b.columnSums && a.accumulate == b.accumulate &&
          sameTypes(a.inputs, b.inputs) && sameTypes(a.outputs, b.outputs);
 }
 
-Status GroupReference::run(
-    const GroupCase &group,
-    std::vector<std::vector<std::byte>> &operands) const {
+Status
+GroupReference::run(const GroupCase &group,
+                    std::vector<std::vector<std::byte>> &operands) const {
   auto found = std::find_if(groups.begin(), groups.end(), [&](auto &mine) {
     return sameKernel(mine.args, group.args);
   });
@@ -83,8 +82,8 @@ static std::vector<double> elementsOf(const BufferType &type,
     for (int i = 0; i < type.rank; ++i)
       at += index[i] * type.strides[i];
     if (type.dtype == DType::BF16)
-      values.push_back(toFloat(
-          reinterpret_cast<const BFloat16 *>(bytes.data())[at]));
+      values.push_back(
+          toFloat(reinterpret_cast<const BFloat16 *>(bytes.data())[at]));
     else
       values.push_back(reinterpret_cast<const float *>(bytes.data())[at]);
     for (int i = type.rank - 1; i >= 0 && ++index[i] == type.shape[i]; --i)

@@ -80,10 +80,9 @@ Status GroupsBench::check(const GroupCase &group,
   QWEN_ASSIGN_OR_RETURN(auto before, memory.read());
   auto runOnce = [&](const GroupMemory &on)
       -> StatusOr<std::vector<std::vector<std::byte>>> {
-    QWEN_RETURN_IF_ERROR(
-        cudaStatus(cudaMemset(workspace->data(), 0xff,
-                              workspace->bytes().size()),
-                   "cudaMemset"));
+    QWEN_RETURN_IF_ERROR(cudaStatus(
+        cudaMemset(workspace->data(), 0xff, workspace->bytes().size()),
+        "cudaMemset"));
     QWEN_RETURN_IF_ERROR(launch(on.arguments(), kernel, nullptr));
     QWEN_RETURN_IF_ERROR(
         cudaStatus(cudaDeviceSynchronize(), group.args.symbol));
@@ -96,8 +95,7 @@ Status GroupsBench::check(const GroupCase &group,
     return makeError(StatusCode::Internal, "{}: two runs differ",
                      group.args.symbol);
   if (!group.inPlace.empty()) {
-    QWEN_ASSIGN_OR_RETURN(GroupMemory shared,
-                          GroupMemory::create(group, true));
+    QWEN_ASSIGN_OR_RETURN(GroupMemory shared, GroupMemory::create(group, true));
     QWEN_RETURN_IF_ERROR(shared.write(before));
     QWEN_ASSIGN_OR_RETURN(auto third, runOnce(shared));
     for (size_t i = group.args.inputs.size(); i < first.size(); ++i)
@@ -108,8 +106,7 @@ Status GroupsBench::check(const GroupCase &group,
   }
   if (!reference)
     return okStatus();
-  QWEN_ASSIGN_OR_RETURN(result.worst,
-                        reference->compare(group, before, first));
+  QWEN_ASSIGN_OR_RETURN(result.worst, reference->compare(group, before, first));
   return okStatus();
 }
 
@@ -142,12 +139,12 @@ void GroupsBench::print(const GroupResult &result) const {
       result.symbol, result.calls, result.bytes);
   if (result.times.samples > 0) {
     double rate = 1e3 * result.bytes / result.times.median;
-    line += fmt::format(", \"median_ms\": {:.4f}, \"min_ms\": {:.4f}, "
-                        "\"max_ms\": {:.4f}, \"samples\": {}, \"tbps\": "
-                        "{:.3f}, \"of_copy\": {:.3f}",
-                        result.times.median, result.times.least,
-                        result.times.most, result.times.samples, rate * 1e-12,
-                        rate / copyRate);
+    line +=
+        fmt::format(", \"median_ms\": {:.4f}, \"min_ms\": {:.4f}, "
+                    "\"max_ms\": {:.4f}, \"samples\": {}, \"tbps\": "
+                    "{:.3f}, \"of_copy\": {:.3f}",
+                    result.times.median, result.times.least, result.times.most,
+                    result.times.samples, rate * 1e-12, rate / copyRate);
   }
   if (result.worst >= 0)
     line += fmt::format(", \"error_of_bound\": {:.3f}", result.worst);

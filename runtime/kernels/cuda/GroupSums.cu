@@ -60,8 +60,7 @@ cudaError_t qwen::cuda::addPartialSums(std::span<const PartialSums> sums,
       columns = std::max(columns, sums[first + i].columns);
     }
     dim3 grid(unsigned((columns + lanes - 1) / lanes), unsigned(count));
-    addBlocks<<<grid, dim3(lanes, shares), 0, stream>>>(list, blocks,
-                                                            stride);
+    addBlocks<<<grid, dim3(lanes, shares), 0, stream>>>(list, blocks, stride);
     if (cudaError_t error = cudaGetLastError(); error != cudaSuccess)
       return error;
   }
