@@ -29,16 +29,24 @@ std::string StateBits::firstDifference(const StateBits &other) const {
   return "";
 }
 
-/// Eight bytes at a time; the rest is padded with zeros.
+static void mix(uint64_t &hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  hash ^= hash >> 32;
+}
+
+/// Words in four interleaved chains, so that products need not wait for each
+/// other; what is left is padded with zeros.
 static uint64_t hashBytes(uint64_t hash, std::span<const std::byte> bytes) {
-  constexpr uint64_t factor = 0x9e3779b97f4a7c15u;
-  for (size_t at = 0; at < bytes.size(); at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at,
-                std::min<size_t>(8, bytes.size() - at));
-    hash = (hash ^ word) * factor;
-    hash ^= hash >> 32;
+  constexpr size_t chains = 4, block = chains * sizeof(uint64_t);
+  uint64_t chain[chains] = {hash, hash + 1, hash + 2, hash + 3};
+  for (size_t at = 0; at < bytes.size(); at += block) {
+    uint64_t words[chains] = {};
+    std::memcpy(words, bytes.data() + at, std::min(block, bytes.size() - at));
+    for (size_t i = 0; i < chains; ++i)
+      mix(chain[i], words[i]);
   }
+  for (uint64_t part : chain)
+    mix(hash, part);
   return hash;
 }
 
@@ -57,8 +65,8 @@ public:
     int64_t all = tensor.bytes(), taken = all;
     if (share < 1)
       taken = std::min(all, std::max(wholeBytes, int64_t(double(all) * share)));
-    // The front and the back half of what is taken, on whole words.
-    int64_t front = taken == all ? all : taken / 16 * 8;
+    // The front and the back half of what is taken, on whole blocks.
+    int64_t front = taken == all ? all : taken / 128 * 64;
     int64_t back = taken == all ? 0 : front;
     auto *data = static_cast<const std::byte *>(tensor.data);
     uint64_t hash = uint64_t(all);
@@ -83,7 +91,7 @@ private:
       piece = own;
     }
     for (int64_t at = 0; at < count;) {
-      int64_t part = std::min(count - at, int64_t(piece.size()) / 8 * 8);
+      int64_t part = std::min(count - at, int64_t(piece.size()) / 64 * 64);
       QWEN_RETURN_IF_ERROR(memory.copyToHost(piece.data(), data + at, part));
       hash = hashBytes(hash, piece.first(size_t(part)));
       at += part;
