@@ -47,7 +47,10 @@ sanitize) sanitize ;;
     done
     peers=(--peer-path "$here/site")
   fi
+  # Triton's cache holds absolute paths: it works where it was made.
+  cache=/tmp/qwen-bench-cache
+  [ ! -d "$here/cache" ] || [ -e "$cache" ] || cp -r "$here/cache" "$cache"
   exec "$here/bench/compare" --bin "$here/bin" --plan-dir "$here/plans" \
-    -o "$here/results" "${peers[@]}" "$@"
+    --cache "$cache" -o "$here/results" "${peers[@]}" "$@"
   ;;
 esac
