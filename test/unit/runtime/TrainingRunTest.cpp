@@ -3,8 +3,10 @@
 #include "runtime/trainer/TrainingRun.h"
 #include "BigramEngine.h"
 #include "TokenFile.h"
+#include "runtime/support/Json.h"
 #include "runtime/trainer/Initialize.h"
 
+#include <cmath>
 #include <csignal>
 #include <random>
 #include <sstream>
@@ -198,6 +200,36 @@ TEST_F(TrainingRunTest, LearnsKeepsAndEvaluates) {
   std::string metrics = readFile(out + "/metrics.jsonl");
   EXPECT_NE(metrics.find("{\"step\": 10, \"group\": \"eval\", \"loss\": "),
             std::string::npos);
+}
+
+TEST_F(TrainingRunTest, UtilisationCountsTokensAndLaunches) {
+  runOptions.peakTflops = 1e-6;
+  BigramEngine engine(limits, vocab);
+  std::string out = folder / "out";
+  ASSERT_OK(runIn(out, engine, 1000).status());
+  std::istringstream in(readFile(out + "/metrics.jsonl"));
+  std::string line;
+  double tokensBefore = 0;
+  int64_t steps = 0;
+  while (std::getline(in, line)) {
+    auto json = parseJsonObject(line, "line");
+    ASSERT_OK(json.status());
+    if ((*json)["group"] != "train")
+      continue;
+    auto number = [&](const char *name) { return (*json)[name].get<double>(); };
+    double tokens = number("tokens") - tokensBefore;
+    tokensBefore = number("tokens");
+    // The engine counts 6 FLOPs a token of the model and 10 a place of a pack,
+    // and the same for pairs.
+    double difference =
+        (number("hfu") - number("mfu")) * number("seconds") * 1e6;
+    double packs = (difference + 6 * tokens) / double(10 * limits.tokens);
+    EXPECT_NEAR(packs, std::round(packs), 1e-6);
+    EXPECT_GE(packs, 1 - 1e-6);
+    EXPECT_LE(packs, 2 + 1e-6);
+    ++steps;
+  }
+  EXPECT_EQ(steps, totalSteps);
 }
 
 TEST_F(TrainingRunTest, StopsAfterNonFiniteStepsWithoutPublishing) {
