@@ -49,11 +49,18 @@ void qwen::e2e::takeTestOptions(int &argc, char **argv) {
   argv[kept] = nullptr;
 }
 
+/// What ctest takes for a skipped test.
+static constexpr int skipped = 77;
+
 static int compileAll(const std::vector<PlanSpec> &specs) {
   for (const PlanSpec &spec : specs)
     if (auto plan = compilePlan(spec); !plan.ok()) {
-      std::fprintf(stderr, "error: %s\n", plan.status().message().c_str());
-      return 1;
+      const std::string &message = plan.status().message();
+      // What assembles GPU code comes with CUDA, not with the compiler.
+      bool isMissing = message.find("needs nvJitLink") != std::string::npos;
+      std::fprintf(stderr, "%s: %s\n", isMissing ? "skipped" : "error",
+                   message.c_str());
+      return isMissing ? skipped : 1;
     }
   std::printf("%zu plans in %s\n", specs.size(), testOptions().plans.c_str());
   return 0;
@@ -146,8 +153,8 @@ StatusOr<Plan> qwen::e2e::compilePlan(const PlanSpec &spec) {
     const std::string &given = testOptions().plans;
     std::string stem =
         (given.empty() ? folder.path : given) + "/" + stemOf(spec);
-    bool isThere = !testOptions().compileOnly &&
-                   std::filesystem::exists(stem + ".fb");
+    bool isThere =
+        !testOptions().compileOnly && std::filesystem::exists(stem + ".fb");
     found = compiled
                 .emplace(spec, isThere ? Plan::load(stem + ".fb")
                                        : compile(spec, stem))
