@@ -25,6 +25,7 @@ namespace {
 
 struct TuneOptions {
   std::vector<std::string> plans;
+  std::string keep; ///< a table whose other products are kept
   std::string output;
 };
 
@@ -72,6 +73,14 @@ static Status writeTable(const cuda::TuningTable &table,
   return okStatus();
 }
 
+static StatusOr<cuda::TuningTable> readTable(const std::string &path) {
+  std::ifstream file(path);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file)
+    return makeError(StatusCode::IoError, "cannot read {}", path);
+  return cuda::parseTuningTable(text, path);
+}
+
 static void print(const GemmShape &shape, const TunedProduct &tuned) {
   fmt::print("{{\"bench\": \"tune\", \"product\": \"{}\", \"algorithm\": [{}], "
              "\"tflops\": {:.1f}, \"min_tflops\": {:.1f}, \"max_tflops\": "
@@ -101,12 +110,17 @@ static Status runTune(const TuneOptions &options) {
       "cuBLASLt {}.\n# Product: {} = TFLOP/s of it and of the library's first "
       "choice.\n",
       card.name, blas->version(), fmt::join(gemmAlgorithmFields, " "));
+  QWEN_ASSIGN_OR_RETURN(std::set<GemmAlgorithm> proposed,
+                        proposedAlgorithms(*blas, memory, shapes));
   cuda::TuningTable table;
+  if (!options.keep.empty()) {
+    QWEN_ASSIGN_OR_RETURN(table, readTable(options.keep));
+  }
   for (const GemmShape &shape : shapes) {
     QWEN_ASSIGN_OR_RETURN(TunedProduct tuned,
-                          tuneProduct(*blas, memory, shape));
+                          tuneProduct(*blas, memory, shape, proposed));
     print(shape, tuned);
-    table.emplace(shape, tuned.best);
+    table.insert_or_assign(shape, tuned.best);
     QWEN_RETURN_IF_ERROR(writeTable(table, options.output, header));
   }
   return okStatus();
@@ -119,6 +133,10 @@ Action bench::addTuneCommand(CLI::App &command) {
                   "Plans whose products are tuned; they may be cut to a few "
                   "layers and for another target")
       ->required()
+      ->check(CLI::ExistingFile);
+  command
+      .add_option("--keep", options->keep,
+                  "Table whose lines for other products are kept")
       ->check(CLI::ExistingFile);
   command.add_option("-o,--output", options->output, "Table to write")
       ->required();

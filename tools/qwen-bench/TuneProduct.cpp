@@ -18,7 +18,7 @@ static constexpr int64_t rotatedBytes = int64_t(192) << 20;
 /// How many proposals are asked for.
 static constexpr int proposals = 64;
 /// Samples of those that are compared at last.
-static constexpr int finalSamples = 9;
+static constexpr int finalSamples = 11;
 /// A sample lasts about this long.
 static constexpr double sampleMs = 3;
 
@@ -52,16 +52,32 @@ struct Candidate {
   }
 };
 
+/// The product on set number `set` of the operands.
+Product productOf(const ProductMemory &memory, const GemmShape &shape,
+                  const GemmAlgorithm &algorithm, int64_t set) {
+  ProductBytes bytes(shape);
+  return {.shape = shape,
+          .a = memory.a.bytes().data() + set * bytes.step(bytes.a),
+          .strideA = shape.transposeA ? shape.m : shape.k,
+          .b = memory.b.bytes().data() + set * bytes.step(bytes.b),
+          .strideB = shape.transposeB ? shape.k : shape.n,
+          .c = memory.c.bytes().data() + set * bytes.step(bytes.c),
+          .strideC = shape.n,
+          .algorithm = algorithm};
+}
+
 class ProductTuner {
 public:
   ProductTuner(cuda::Blas &blas, const ProductMemory &memory,
                const GemmShape &shape)
       : blas(blas), memory(memory), shape(shape), bytes(shape) {}
 
-  StatusOr<TunedProduct> tune();
+  StatusOr<TunedProduct> tune(const std::set<GemmAlgorithm> &proposed);
 
 private:
-  Product product(const GemmAlgorithm &algorithm, int64_t set = 0) const;
+  Product product(const GemmAlgorithm &algorithm, int64_t set = 0) const {
+    return productOf(memory, shape, algorithm, set);
+  }
   Status run(const Product &product) const;
   Status add(const GemmAlgorithm &algorithm);
   Status addNeighbours(size_t count);
@@ -82,6 +98,7 @@ private:
   std::vector<Candidate> candidates;
   std::set<GemmAlgorithm> known; ///< accepted or not
   int timed = 0;
+  size_t turn = 0;
   cudaEvent_t begin = nullptr, end = nullptr;
 };
 
@@ -117,18 +134,6 @@ ProductMemory::create(const std::set<GemmShape> &shapes) {
 // Samples
 //===----------------------------------------------------------------------===//
 
-Product ProductTuner::product(const GemmAlgorithm &algorithm,
-                              int64_t set) const {
-  return {.shape = shape,
-          .a = memory.a.bytes().data() + set * bytes.step(bytes.a),
-          .strideA = shape.transposeA ? shape.m : shape.k,
-          .b = memory.b.bytes().data() + set * bytes.step(bytes.b),
-          .strideB = shape.transposeB ? shape.k : shape.n,
-          .c = memory.c.bytes().data() + set * bytes.step(bytes.c),
-          .strideC = shape.n,
-          .algorithm = algorithm};
-}
-
 Status ProductTuner::run(const Product &product) const {
   return cudaStatus(blas.run(product, memory.workspace.bytes(), nullptr),
                     toString(shape));
@@ -148,7 +153,10 @@ StatusOr<double> ProductTuner::sample(const GemmAlgorithm &algorithm,
 }
 
 Status ProductTuner::sampleAll() {
-  for (Candidate &candidate : candidates) {
+  ++turn;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    // Not always the same one after the pause between rounds.
+    Candidate &candidate = candidates[(i + turn) % candidates.size()];
     int runs = std::clamp(int(sampleMs / candidate.estimate), 1, 32);
     QWEN_ASSIGN_OR_RETURN(double ms, sample(candidate.algorithm, runs));
     candidate.ms.push_back(ms);
@@ -170,22 +178,27 @@ Status ProductTuner::add(const GemmAlgorithm &algorithm) {
   return okStatus();
 }
 
-/// The library proposes few: other clusters and options of the best tiles.
+/// The library proposes few: other options, clusters and swizzles of the best.
 Status ProductTuner::addNeighbours(size_t count) {
-  constexpr size_t customField = 6, clusterField = 8;
+  constexpr size_t swizzleField = 5, customField = 6, clusterField = 8;
   constexpr int64_t clusters[] = {2, 3, 5, 6}; // 1x1, 2x1, 1x2, 2x2
   constexpr int64_t customs = 8;
   std::vector<GemmAlgorithm> best;
   for (const Candidate &candidate : candidates)
     if (!candidate.algorithm.empty() && best.size() < count)
       best.push_back(candidate.algorithm);
-  for (GemmAlgorithm algorithm : best)
+  for (const GemmAlgorithm &from : best) {
+    GemmAlgorithm algorithm = from;
+    algorithm[swizzleField] = 1;
+    QWEN_RETURN_IF_ERROR(add(algorithm));
+    algorithm[swizzleField] = 0;
     for (int64_t custom = 0; custom < customs; ++custom)
       for (int64_t cluster : clusters) {
         algorithm[customField] = custom;
         algorithm[clusterField] = cluster;
         QWEN_RETURN_IF_ERROR(add(algorithm));
       }
+  }
   return okStatus();
 }
 
@@ -201,6 +214,8 @@ void ProductTuner::prune(double factor, size_t most) {
       return false;
     return candidate.median() > limit || ++kept > most;
   });
+  for (Candidate &candidate : candidates)
+    candidate.estimate = candidate.median();
 }
 
 //===----------------------------------------------------------------------===//
@@ -308,25 +323,22 @@ Status ProductTuner::chooseBest(TunedProduct &tuned) const {
                    toString(shape));
 }
 
-StatusOr<TunedProduct> ProductTuner::tune() {
+StatusOr<TunedProduct>
+ProductTuner::tune(const std::set<GemmAlgorithm> &proposed) {
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&begin), "event"));
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&end), "event"));
   QWEN_RETURN_IF_ERROR(add({}));
-  QWEN_ASSIGN_OR_RETURN(std::vector<GemmAlgorithm> proposed,
-                        blas.candidates(product({}), proposals));
   for (const GemmAlgorithm &algorithm : proposed)
     QWEN_RETURN_IF_ERROR(add(algorithm));
   QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(1.2, 10);
-  QWEN_RETURN_IF_ERROR(addNeighbours(4));
+  prune(1.15, 12);
+  QWEN_RETURN_IF_ERROR(addNeighbours(3));
   QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(1.1, 8);
+  prune(1.08, 10);
   QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(1.05, 5);
-  for (Candidate &candidate : candidates) {
-    candidate.estimate = candidate.median();
+  prune(1.05, 6);
+  for (Candidate &candidate : candidates)
     candidate.ms.clear();
-  }
   for (int i = 0; i < finalSamples; ++i)
     QWEN_RETURN_IF_ERROR(sampleAll());
   prune(2, candidates.size());
@@ -341,8 +353,22 @@ StatusOr<TunedProduct> ProductTuner::tune() {
   return tuned;
 }
 
-StatusOr<TunedProduct> bench::tuneProduct(cuda::Blas &blas,
-                                          const ProductMemory &memory,
-                                          const GemmShape &shape) {
-  return ProductTuner(blas, memory, shape).tune();
+StatusOr<std::set<GemmAlgorithm>>
+bench::proposedAlgorithms(const cuda::Blas &blas, const ProductMemory &memory,
+                          const std::set<GemmShape> &shapes) {
+  std::set<GemmAlgorithm> all;
+  for (const GemmShape &shape : shapes) {
+    Product product = productOf(memory, shape, {}, 0);
+    QWEN_ASSIGN_OR_RETURN(std::vector<GemmAlgorithm> proposed,
+                          blas.candidates(product, proposals));
+    all.insert(proposed.begin(), proposed.end());
+  }
+  return all;
+}
+
+StatusOr<TunedProduct>
+bench::tuneProduct(cuda::Blas &blas, const ProductMemory &memory,
+                   const GemmShape &shape,
+                   const std::set<GemmAlgorithm> &proposed) {
+  return ProductTuner(blas, memory, shape).tune(proposed);
 }

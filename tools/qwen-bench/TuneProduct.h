@@ -1,7 +1,7 @@
 //===- TuneProduct.h - The best algorithm of one product -------*- C++ -*-===//
 //
-// Times the library's proposals for a product, and neighbours of the best ones,
-// on random data that does not fit in the cache.
+// Times what the library proposes for any of the products, and neighbours of
+// the best ones, on random data that does not fit in the cache.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,11 +34,18 @@ struct TunedProduct {
   double least = 0, most = 0; ///< TFLOP/s of the best one's samples
 };
 
-/// Finds the product's algorithm: the fastest one whose results are the same
-/// bits on every run and, where rows are tokens, at every place.
+/// What the library proposes for these products.
+StatusOr<std::set<GemmAlgorithm>>
+proposedAlgorithms(const cuda::Blas &blas, const ProductMemory &memory,
+                   const std::set<cuda::GemmShape> &shapes);
+
+/// Finds the product's algorithm among `proposed` and more: the fastest one
+/// whose results are the same bits on every run and, where rows are tokens, at
+/// every place.
 StatusOr<TunedProduct> tuneProduct(cuda::Blas &blas,
                                    const ProductMemory &memory,
-                                   const cuda::GemmShape &shape);
+                                   const cuda::GemmShape &shape,
+                                   const std::set<GemmAlgorithm> &proposed);
 
 } // namespace qwen::bench
 
