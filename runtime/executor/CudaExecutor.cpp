@@ -383,13 +383,9 @@ Status CudaExecutor::finish(RunTicket run) {
   // A later run has the slot: this one was waited for before that started.
   if (run.number < startedRuns() - runsInFlight)
     return okStatus();
-  cudaError_t error =
-      cudaEventSynchronize(ended[static_cast<size_t>(slotOf(run))].get());
-  if (error == cudaSuccess)
-    return okStatus();
-  failed = cudaStatus(
-      error, fmt::format("run {} on GPU {} failed", run.number, device.number));
-  return failed;
+  return check(
+      cudaEventSynchronize(ended[static_cast<size_t>(slotOf(run))].get()),
+      programOf(run), fmt::format("run {} failed on the GPU", run.number));
 }
 
 Status CudaExecutor::runPrefix(int program, int64_t steps) {

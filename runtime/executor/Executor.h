@@ -152,6 +152,10 @@ protected:
 
   static int64_t slotOf(RunTicket run) { return run.number % runsInFlight; }
   int64_t startedRuns() const { return started; }
+  /// Program of a run whose outputs are kept.
+  int programOf(RunTicket run) const {
+    return slotProgram[static_cast<size_t>(slotOf(run))];
+  }
   /// Gives the next run its number and its slot.
   RunTicket nextRun(int program);
 

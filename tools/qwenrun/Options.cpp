@@ -153,6 +153,9 @@ void Parser::addRunOptions() {
   app.add_option("--device", options.device,
                  "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
                  "leaves");
+  app.add_flag("--wait-each-launch", options.waitEachLaunch,
+               "GPU: no graphs, and a wait after each launch, so that an error "
+               "of the GPU names its launch (slow)");
 }
 
 StatusOr<std::optional<std::string>>

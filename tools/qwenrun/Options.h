@@ -48,6 +48,7 @@ struct Options {
   bool peakGiven = false;         ///< run.peakTflops was given
   int threads = 0;
   int device = 0; ///< number of the GPU
+  bool waitEachLaunch = false;
   int64_t logEvery = 10;
 
   /// The options that shape training, as a JSON object.

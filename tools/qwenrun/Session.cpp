@@ -16,6 +16,7 @@ ExecutorOptions qwen::executorOptions(const Options &options) {
   ExecutorOptions result;
   result.threads = options.threads;
   result.device = options.device;
+  result.synchronous = options.waitEachLaunch;
   return result;
 }
 
