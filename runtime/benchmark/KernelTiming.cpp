@@ -184,7 +184,11 @@ bench::timeReplay(const std::function<Status(cudaStream_t)> &enqueue,
   return Times{times[times.size() / 2], times.front(), times.back(), samples};
 }
 
-StatusOr<double> bench::measureCopyRate(const TimingOptions &options) {
+/// Of a ceiling.
+static constexpr TimingOptions briefly{
+    .warmUp = 2, .samples = 8, .perSample = 2};
+
+StatusOr<double> bench::measureCopyRate() {
   constexpr int64_t bytes = int64_t(1) << 30;
   QWEN_ASSIGN_OR_RETURN(DeviceArray from, DeviceArray::create(bytes));
   QWEN_ASSIGN_OR_RETURN(DeviceArray to, DeviceArray::create(bytes));
@@ -194,11 +198,11 @@ StatusOr<double> bench::measureCopyRate(const TimingOptions &options) {
                                       cudaMemcpyDeviceToDevice, stream),
                       "copy");
   };
-  QWEN_ASSIGN_OR_RETURN(Times driver, timeReplay(copyByDriver, options));
+  QWEN_ASSIGN_OR_RETURN(Times driver, timeReplay(copyByDriver, briefly));
   QWEN_ASSIGN_OR_RETURN(Times kernel,
                         timeKernel(CopyArgs{from.view(DType::F32, {bytes / 4}),
                                             to.view(DType::F32, {bytes / 4})},
-                                   options));
+                                   briefly));
   return 2e3 * double(bytes) / std::min(driver.median, kernel.median);
 }
 
@@ -210,8 +214,7 @@ StatusOr<GemmAlgorithm> bench::shippedAlgorithm(const cuda::GemmShape &shape) {
   return found == table->end() ? GemmAlgorithm() : found->second.algorithm;
 }
 
-StatusOr<double> bench::measureMatrixRate(DType dtype,
-                                          const TimingOptions &options) {
+StatusOr<double> bench::measureMatrixRate(DType dtype) {
   constexpr int64_t m = 8192, n = 34816, k = 5120;
   int64_t width = dtypeBytes(dtype);
   QWEN_ASSIGN_OR_RETURN(DeviceArray a, DeviceArray::create(m * k * width));
@@ -226,6 +229,6 @@ StatusOr<double> bench::measureMatrixRate(DType dtype,
   product.transposeB = true;
   QWEN_ASSIGN_OR_RETURN(product.algorithm,
                         shippedAlgorithm(cuda::gemmShape(product)));
-  QWEN_ASSIGN_OR_RETURN(Times times, timeKernel(product, options));
+  QWEN_ASSIGN_OR_RETURN(Times times, timeKernel(product, briefly));
   return 2e3 * double(m) * n * k / times.median;
 }

@@ -142,16 +142,18 @@ StatusOr<Times> timeKernel(const Args &args,
                     options);
 }
 
+// The card's ceilings. Both are measured in some tens of milliseconds: under a
+// load of seconds the card lowers its clocks, by products most of all.
+
 /// Bytes a second of a copy of 1 GiB in device memory, bytes read and written
 /// counted: the better one of the driver's copy and the project's kernel.
-StatusOr<double> measureCopyRate(const TimingOptions &options = {});
+StatusOr<double> measureCopyRate();
 /// The algorithm of a product in the shipped tuning table; none where it is not
 /// there.
 StatusOr<GemmAlgorithm> shippedAlgorithm(const cuda::GemmShape &shape);
 /// Operations a second of a large product, 8192x34816x5120 (gate and up of the
 /// 27B), by the algorithm of the shipped table.
-StatusOr<double> measureMatrixRate(DType dtype,
-                                   const TimingOptions &options = {});
+StatusOr<double> measureMatrixRate(DType dtype);
 
 } // namespace qwen::bench
 

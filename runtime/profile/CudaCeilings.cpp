@@ -8,10 +8,8 @@ using namespace qwen;
 
 StatusOr<Ceilings> qwen::measureCudaCeilings(DType dtype) {
   QWEN_RETURN_IF_ERROR(CudaDevice::open(0, "sm_90a").status());
-  constexpr bench::TimingOptions options{
-      .warmUp = 2, .samples = 8, .perSample = 2};
-  QWEN_ASSIGN_OR_RETURN(double bytes, bench::measureCopyRate(options));
-  QWEN_ASSIGN_OR_RETURN(double flops, bench::measureMatrixRate(dtype, options));
+  QWEN_ASSIGN_OR_RETURN(double bytes, bench::measureCopyRate());
+  QWEN_ASSIGN_OR_RETURN(double flops, bench::measureMatrixRate(dtype));
   return Ceilings{
       flops, bytes,
       fmt::format("a {} product of 8192x34816x5120, and a copy of 1 "
