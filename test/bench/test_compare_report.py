@@ -51,7 +51,7 @@ class CompareReportTest(unittest.TestCase):
         rows = [our_kernel("gated_delta", 0.2, documents=7), our_kernel("gated_delta", 0.5, documents=1),
                 peer_kernel("gated_delta", "fla", 0.6, documents=7)]
         row = self.find(rows, "gated_delta against fla, 7 documents")
-        self.assertEqual((row["value"], row["passed"]), ("3.00", True))
+        self.assertEqual((row["value"], row["passed"]), ("3.00 (called eagerly 6.00)", True))
 
     def test_ratio_below_its_goal_is_a_miss(self):
         rows = [our_kernel("attention", 0.5, documents=7),
