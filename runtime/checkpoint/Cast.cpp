@@ -2,6 +2,8 @@
 
 #include "runtime/checkpoint/Cast.h"
 
+#include "runtime/support/VectorLevels.h"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -13,21 +15,34 @@ using namespace qwen;
 
 /// `value` as a float rounded to odd: a later rounding to fewer bits then gives
 /// what one rounding of `value` would.
-static float roundToOdd(double value) {
+/// NaN stays one. Without branches, so that loops of it become vector code.
+static inline uint32_t roundToOdd(double value) {
   float nearest = static_cast<float>(value);
-  if (double(nearest) == value || std::isnan(value))
-    return nearest;
   uint32_t bits = std::bit_cast<uint32_t>(nearest);
-  if (std::abs(double(nearest)) > std::abs(value))
-    --bits;
-  return std::bit_cast<float>(bits | 1);
+  bits -= std::abs(double(nearest)) > std::abs(value) ? 1 : 0;
+  return bits | (double(nearest) != value ? 1 : 0);
 }
 
-static uint16_t toBF16(double value) {
-  uint32_t bits = std::bit_cast<uint32_t>(roundToOdd(value));
-  if (std::isnan(value))
-    return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+static inline uint16_t toBF16(double value) {
+  uint32_t bits = roundToOdd(value);
+  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  // The sum could carry out of the exponent of a NaN.
+  return static_cast<uint16_t>(value != value ? (bits >> 16) | 0x40 : rounded);
+}
+
+/// Random weights on their way to a parameter: this conversion is as long as
+/// making them unless it is vector code.
+QWEN_FOR_EACH_LEVEL
+static void convertBlock(const double *from, uint16_t *to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = toBF16(from[i]);
+}
+
+static void convert(const double *from, uint16_t *to, int64_t count) {
+  constexpr int64_t block = 4096;
+#pragma omp parallel for schedule(static) if (count > 1 << 16)
+  for (int64_t first = 0; first < count; first += block)
+    convertBlock(from + first, to + first, std::min(block, count - first));
 }
 
 static double fromBF16(uint16_t bits) {
@@ -163,6 +178,12 @@ void qwen::loadElements(FileDType from, std::span<const std::byte> file,
     return;
   }
   int64_t count = live.elements();
+  bool aligned = reinterpret_cast<uintptr_t>(file.data()) % 8 == 0;
+  if (from == FileDType::F64 && live.dtype == DType::BF16 && aligned) {
+    convert(reinterpret_cast<const double *>(file.data()), live.as<uint16_t>(),
+            count);
+    return;
+  }
   withFormat(from, [&](auto source) {
     withFormat(fileDTypeOf(live.dtype), [&](auto target) {
       using Source = decltype(source);

@@ -8,6 +8,7 @@
 #include "runtime/trainer/NormalNumbers.h"
 
 #include "qwen/Support/Random.h"
+#include "runtime/support/VectorLevels.h"
 
 #include <algorithm>
 #include <bit>
@@ -15,15 +16,6 @@
 #include <numbers>
 
 using namespace qwen;
-
-// One body for every level of the processor; the loader picks.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&         \
-    !defined(__SANITIZE_ADDRESS__)
-#define QWEN_FOR_EACH_LEVEL                                                    \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define QWEN_FOR_EACH_LEVEL
-#endif
 
 /// Numbers of a block: its words stay in the first-level cache.
 static constexpr size_t lanes = 64;

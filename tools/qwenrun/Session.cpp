@@ -61,10 +61,17 @@ StatusOr<TokenDataset> qwen::openDataset(const Session &session,
 
 Status qwen::loadWeights(Session &session) {
   const Options &options = session.options;
+  auto begin = std::chrono::steady_clock::now();
+  auto seconds = [&] {
+    std::chrono::duration<double> taken =
+        std::chrono::steady_clock::now() - begin;
+    return taken.count();
+  };
   if (!session.source) {
     QWEN_RETURN_IF_ERROR(
         initializeParameters(*session.engine, options.trainer.seed));
-    fmt::print(session.log, "weights: random, seed {}\n", options.trainer.seed);
+    fmt::print(session.log, "weights: random, seed {}, in {:.1f} s\n",
+               options.trainer.seed, seconds());
     return okStatus();
   }
   QWEN_ASSIGN_OR_RETURN(LoadReport report,
@@ -74,7 +81,7 @@ Status qwen::loadWeights(Session &session) {
   QWEN_ASSIGN_OR_RETURN(
       std::string text,
       describeLoad(*session.engine, report, session.source->directory()));
-  fmt::print(session.log, "{}\n", text);
+  fmt::print(session.log, "{}; in {:.1f} s\n", text, seconds());
   return okStatus();
 }
 

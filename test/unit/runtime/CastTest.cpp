@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 using namespace qwen;
@@ -61,6 +62,51 @@ TEST(CastTest, RoundsOnceToNearestEven) {
   storeElements(view(values, DType::F32), 0, 4, FileDType::F16, {},
                 reinterpret_cast<std::byte *>(halves.data()));
   EXPECT_EQ(halves, (std::vector<uint16_t>{0x7bff, 0x7c00, 0, 1}));
+}
+
+TEST(CastTest, RoundsEveryDoubleToTheNearestBF16) {
+  std::mt19937_64 random(1);
+  std::vector<double> values = {
+      0.0,   -0.0,   1e-320,
+      1e300, -1e300, std::numeric_limits<double>::infinity()};
+  // All exponents of bf16, and bits that nearly or just make a tie.
+  for (int i = 0; i < 200'000; ++i) {
+    double base =
+        std::ldexp(1 + double(random() % 256) / 128, int(random() % 290) - 150);
+    double ulp = std::ldexp(1.0, std::max(std::ilogb(base), -126) - 7);
+    double part[] = {0, 0.25, 0.5, 0.75, std::ldexp(1.0, -30)};
+    values.push_back(
+        (random() % 2 ? 1 : -1) *
+        (base + ulp * (part[random() % 5] +
+                       (random() % 2 ? std::ldexp(1.0, -40) : 0))));
+  }
+  auto rounded = load<double, uint16_t>(values, FileDType::F64, DType::BF16);
+  auto valueOf = [](uint16_t bits) {
+    return double(std::bit_cast<float>(uint32_t(bits) << 16));
+  };
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t bits = rounded[i];
+    ASSERT_EQ(bits >> 15, std::signbit(values[i])) << values[i];
+    double error = std::abs(valueOf(bits) - values[i]);
+    if ((bits & 0x7fff) == 0x7f80) {
+      // Halfway from the largest bf16 to the next power of two, or more.
+      ASSERT_GE(std::abs(values[i]), std::ldexp(511.0, 119)) << values[i];
+      continue;
+    }
+    for (int step : {-1, 1}) {
+      if ((bits & 0x7fff) == 0 && step < 0)
+        continue;
+      auto neighbour = uint16_t(bits + step);
+      double other = std::abs(valueOf(neighbour) - values[i]);
+      ASSERT_LE(error, other) << values[i];
+      if (error == other) {
+        ASSERT_EQ(bits & 1, 0) << values[i];
+      }
+    }
+  }
+  auto nan = load<double, uint16_t>({std::nan(""), -std::nan("123")},
+                                    FileDType::F64, DType::BF16);
+  EXPECT_TRUE(std::isnan(valueOf(nan[0])) && std::isnan(valueOf(nan[1])));
 }
 
 TEST(CastTest, UnmovedElementsKeepTheirOriginal) {
