@@ -63,6 +63,16 @@ class CompareReportTest(unittest.TestCase):
         row = self.find(rows, "loss within")
         self.assertEqual((row["value"], row["passed"]), ("1.120", False))
 
+    def test_generated_kernels_against_a_copy(self):
+        group = {"bench": "group", "calls": 3, "tbps": 4.0, **times(0.1)}
+        small = group | {"symbol": "small", "bytes": 1e6, "of_copy": 0.1}
+        fast = group | {"symbol": "fast", "bytes": 1e9, "of_copy": 0.9}
+        slow = group | {"symbol": "slow", "bytes": 1e9, "of_copy": 0.8}
+        checked_only = {"bench": "group", "symbol": "slow", "calls": 3, "bytes": 1e9, "error_of_bound": 0.5}
+        self.assertTrue(self.find([small, fast, checked_only], "generated kernels")["passed"])
+        row = self.find([small, fast, slow], "generated kernels")
+        self.assertEqual((row["value"], row["passed"]), ("below: slow 0.80", False))
+
     def test_block_is_the_slope_between_depths(self):
         rows = [our_step(4, 200.0), our_step(12, 400.0), peer_step(4, 300.0), peer_step(12, 640.0)]
         row = self.find(rows, "block against fla:packed:ckpt")

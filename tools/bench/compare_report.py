@@ -12,18 +12,20 @@ KERNEL_GOALS = [
 ]
 # The same of the cost of a block of layers.
 STEP_GOALS = {"fla:packed:ckpt": 1.5, "compiled:packed:keep": 1.05}
+# Of what a copy moves: for generated kernels that touch more than what a launch costs.
+GROUP_GOAL, GROUP_BYTES = 0.85, 32e6
 STRONGEST_PEER = "compiled:packed:keep"
 BLOCK_LAYERS = 4
 
 
 def line(row):
     """A row on one short line, for the terminal."""
-    names = ("kernel", "peer", "kernels", "batch", "activations", "model", "shape", "documents", "layers", "plan", "error")
+    names = ("kernel", "symbol", "peer", "kernels", "batch", "activations", "model", "shape", "documents", "layers", "plan", "error")
     parts = [row["bench"], row.get("side", "")]
     parts += [str(row[name]) for name in names if name in row and not isinstance(row[name], list)]
     if "median_ms" in row:
         parts.append(f"{row['median_ms']:.4g} ms ({row['min_ms']:.4g}-{row['max_ms']:.4g})")
-    parts += [f"{name} {row[name]}" for name in ("tflops", "tbps", "of_floor", "launch", "mfu", "copy_tbps", "block_ms")
+    parts += [f"{name} {row[name]}" for name in ("tflops", "tbps", "of_floor", "of_copy", "launch", "mfu", "copy_tbps", "block_ms")
               if name in row]
     return "  ".join(part for part in parts if part)
 
@@ -112,6 +114,17 @@ class Report:
         if loss and products:
             ratio = Times(loss).median / Times(products).median
             self.check("loss within 1.1 of its three products", f"{ratio:.3f}", ratio <= 1.1)
+
+    def groups(self):
+        rows = [row for row in select(self.rows, bench="group") if "median_ms" in row]
+        self.table("Generated kernels", ["kernel", "calls a step", "MB", "ms", "TB/s", "of a copy"],
+                   [[row["symbol"], str(row["calls"]), f"{row['bytes'] / 1e6:.1f}", Times([row]).text(),
+                     f"{row['tbps']:.2f}", f"{row['of_copy']:.2f}"] for row in rows])
+        large = [row for row in rows if row["bytes"] >= GROUP_BYTES]
+        if large:
+            slow = [f"{row['symbol']} {row['of_copy']:.2f}" for row in large if row["of_copy"] < GROUP_GOAL]
+            self.check(f"generated kernels at {GROUP_GOAL} of a copy, {len(large)} of {GROUP_BYTES / 1e6:.0f} MB and more",
+                       "below: " + ", ".join(slow) if slow else "all", not slow)
 
     def steps(self):
         ours = select(self.rows, bench="step", side="ours")
@@ -211,6 +224,7 @@ def report(rows):
     made = Report(rows)
     made.versions()
     made.kernels()
+    made.groups()
     made.steps()
     made.goals()
     rows += made.checks
