@@ -33,7 +33,7 @@ def our_step(layers, median, round=0, device_bytes=51e9, **more):
 def peer_step(layers, median, configuration="fla:packed:ckpt", peak=91e9):
     kernels, batch, activations = configuration.split(":")
     return {"bench": "step", "side": "peer", "kernels": kernels, "batch": batch, "activations": activations,
-            "layers": layers, **times(median), "real_tokens": 8192, "peak_bytes": peak, "gpu_operations": 1400, "round": 1}
+            "layers": layers, **times(median), "real_tokens": 8192, "peak_bytes": peak, "round": 1}
 
 
 def checks(rows):
@@ -77,6 +77,11 @@ class CompareReportTest(unittest.TestCase):
         rows = [our_step(4, 200.0), our_step(12, 400.0), peer_step(4, 300.0), peer_step(12, 640.0)]
         row = self.find(rows, "block against fla:packed:ckpt")
         self.assertEqual((row["value"], row["passed"]), ("1.700", True))
+
+    def test_operations_of_a_peer_stand_beside_its_times(self):
+        counted = {name: value for name, value in peer_step(4, 300.0).items() if not name.endswith("_ms")}
+        rows = [our_step(4, 200.0), peer_step(4, 300.0), counted | {"bench": "operations", "gpu_operations": 1405}]
+        self.assertIn("| 1405 |", compare_report.report(rows))
 
     def test_launches_are_counted_by_layer(self):
         rows = [our_step(4, 200.0), our_step(12, 400.0)]

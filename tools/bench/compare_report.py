@@ -25,7 +25,7 @@ def line(row):
     parts += [str(row[name]) for name in names if name in row and not isinstance(row[name], list)]
     if "median_ms" in row:
         parts.append(f"{row['median_ms']:.4g} ms ({row['min_ms']:.4g}-{row['max_ms']:.4g})")
-    parts += [f"{name} {row[name]}" for name in ("tflops", "tbps", "of_floor", "of_copy", "launch", "mfu", "copy_tbps", "block_ms")
+    parts += [f"{name} {row[name]}" for name in ("tflops", "tbps", "of_floor", "of_copy", "launch", "mfu", "gpu_operations", "copy_tbps", "block_ms")
               if name in row]
     return "  ".join(part for part in parts if part)
 
@@ -146,6 +146,11 @@ class Report:
             self.check(f"first step of the {layers[0]}-layer model within 10 s of start", f"{first[0]:.1f} s",
                        first[0] <= 10)
 
+    def operations(self, peer):
+        same = {name: peer[name] for name in ("kernels", "batch", "activations", "layers")}
+        counted = select(self.rows, bench="operations", **same)
+        return counted[0]["gpu_operations"] if counted else ""
+
     def step_table(self, groups, times, layers):
         cells = []
         for name, by_depth in times.items():
@@ -153,7 +158,7 @@ class Report:
                 rows = select(groups[name], layers=depth)
                 ours = name == "ours"
                 memory = max(row.get("device_bytes", 0) if ours else row["peak_bytes"] for row in rows)
-                kernels = max(row.get("gpu_kernels" if ours else "gpu_operations", 0) for row in rows)
+                kernels = rows[0]["gpu_kernels"] if ours else self.operations(rows[0])
                 real = rows[0]["real_tokens"] if not ours else rows[0]["tokens"] / len(rows[0]["step_ms"])
                 mine = times["ours"].get(depth)
                 ratio = "{:.2f} ({:.2f}-{:.2f})".format(*spread(mine, found)) if mine and not ours else ""

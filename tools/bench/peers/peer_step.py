@@ -4,6 +4,9 @@
 usage: peer_step.py --documents 1602,841,... fla:packed:ckpt:4 compiled:packed:keep:12 ...
        peer_step.py --documents 1602,841,... --serve     (a configuration a line on standard input)
 
+With "count" and a blank before a configuration its GPU operations are counted, by a profile, instead. Profile last: what
+a profiler leaves behind may slow what follows.
+
 A configuration is kernels:batch:activations:layers. Kernels: torch = transformers' fallback; fla = FLA's fused kernels,
 otherwise eager; compiled = fla with torch.compile of each decoder layer, the strongest form PyTorch has today. Batch: packed
 or padded. Activations: ckpt = checkpointing of each layer, keep = none recomputed. A step is forward, backward and fused
@@ -60,7 +63,8 @@ def time_steps(step, steps):
     return [before.elapsed_time(after) for before, after in zip(ends, ends[1:])]
 
 
-def measure(configuration, lengths, steps, count_operations):
+def prepare(configuration, lengths):
+    """The step of a configuration, run until everything is compiled, and what its results say of it."""
     kernels, form, activations, layers = configuration
     started = time.monotonic()
     peer_model.choose_kernels(fused=kernels != "torch")
@@ -78,24 +82,39 @@ def measure(configuration, lengths, steps, count_operations):
     for _ in range(3):
         step()
     torch.cuda.synchronize()
-    warm_up = time.monotonic() - started
+    return step, {"side": "peer", "peer": "transformers", "kernels": kernels, "batch": form, "activations": activations,
+                  "layers": layers, "tokens": sum(lengths), "real_tokens": real_tokens, "documents": lengths,
+                  "warm_up_s": round(time.monotonic() - started, 2)}
+
+
+def measure(configuration, lengths, steps):
+    step, facts = prepare(configuration, lengths)
     torch.cuda.reset_peak_memory_stats()
     times = time_steps(step, steps)
-    result = {"bench": "step", "side": "peer", "peer": "transformers", "kernels": kernels, "batch": form,
-              "activations": activations, "layers": layers, "tokens": sum(lengths), "real_tokens": real_tokens,
-              "documents": lengths, **peer_timing.summary(times), "step_ms": [round(x, 3) for x in times],
-              "peak_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
-              "warm_up_s": round(warm_up, 2)}
-    if count_operations:
-        result["gpu_operations"] = count_gpu_operations(step)
-    return result
+    return {"bench": "step", **facts, **peer_timing.summary(times), "step_ms": [round(x, 3) for x in times],
+            "peak_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved()}
+
+
+def count(configuration, lengths):
+    step, facts = prepare(configuration, lengths)
+    return {"bench": "operations", **facts, "gpu_operations": count_gpu_operations(step)}
+
+
+def answer(line, options):
+    """The result of one line: a configuration to time, or "count" and one whose GPU operations to count."""
+    word, _, rest = line.strip().partition(" ")
+    try:
+        if word == "count":
+            return count(parse_configuration(rest), options.documents)
+        return measure(parse_configuration(line), options.documents, options.steps)
+    except (ValueError, RuntimeError) as error:
+        return {"bench": "step", "side": "peer", "error": f"{line.strip()}: {str(error).splitlines()[0]}"}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=peer_timing.document_lengths, required=True)
     parser.add_argument("--steps", type=int, default=6, help="timed steps of each configuration")
-    parser.add_argument("--count-operations", action="store_true", help="count a configuration's GPU operations once, by a profile of one step")
     parser.add_argument("--serve", action="store_true", help="read configurations from standard input")
     parser.add_argument("configurations", nargs="*", metavar="kernels:batch:activations:layers")
     options = parser.parse_args()
@@ -105,16 +124,8 @@ def main():
         parser.error("torch finds no GPU")
     peer_triton.compile_in_parallel()
     peer_timing.emit(bench="versions", side="peer", **peer_timing.versions())
-    counted = set()
     for line in sys.stdin if options.serve else options.configurations:
-        try:
-            configuration = parse_configuration(line)
-            result = measure(configuration, options.documents, options.steps,
-                             options.count_operations and configuration not in counted)
-            counted.add(configuration)
-        except (ValueError, RuntimeError) as error:
-            result = {"bench": "step", "side": "peer", "error": f"{line.strip()}: {str(error).splitlines()[0]}"}
-        peer_timing.emit(**result)
+        peer_timing.emit(**answer(line, options))
         # What belonged to the model is gone by now; hand its memory back for whoever measures next.
         gc.collect()
         torch.cuda.empty_cache()
