@@ -207,14 +207,24 @@ void Parser::rebasePaths(const std::set<std::string> &fromCommandLine,
     rebase(resumeOption, resume);
 }
 
-/// Every number is where it makes sense.
-static Status checkRanges(const Options &options) {
-  const TrainerOptions &trainer = options.trainer;
+namespace {
+/// What must hold of the options, and the message where it does not.
+struct Rule {
+  bool good;
+  const char *text;
+};
+} // namespace
+
+static Status firstBroken(std::span<const Rule> rules) {
+  for (const Rule &rule : rules)
+    if (!rule.good)
+      return invalidArgument("{}", rule.text);
+  return okStatus();
+}
+
+/// Every number that shapes training is where it makes sense.
+static Status checkTraining(const TrainerOptions &trainer) {
   const AdamWOptions &adamw = trainer.adamw;
-  struct Rule {
-    bool good;
-    const char *text;
-  };
   const Rule rules[] = {
       {trainer.steps >= 0, "--steps must not be negative"},
       {trainer.epochs >= 0, "--epochs must not be negative"},
@@ -235,33 +245,45 @@ static Status checkRanges(const Options &options) {
        "--weight-decay must be a number of at least 0"},
       {std::isfinite(adamw.maxGradNorm) && adamw.maxGradNorm >= 0,
        "--clip must be a number of at least 0"},
-      {options.run.evalEvery >= 0, "--eval-every must not be negative"},
-      {options.run.saveEvery >= 0, "--save-every must not be negative"},
-      {options.run.keep >= 1, "--keep must be at least 1"},
-      {options.run.maxNonFinite >= 1, "--max-nonfinite must be at least 1"},
-      {options.run.peakTflops >= 0, "--peak-tflops must not be negative"},
+  };
+  return firstBroken(rules);
+}
+
+/// Every other number, too.
+static Status checkRun(const Options &options) {
+  const RunOptions &run = options.run;
+  int ways = int(options.benchmark > 0) + int(options.profile > 0) +
+             int(options.selfcheck) + int(options.evalOnly);
+  const std::vector<int64_t> &documents = options.documents;
+  const Rule rules[] = {
+      {run.evalEvery >= 0, "--eval-every must not be negative"},
+      {run.saveEvery >= 0, "--save-every must not be negative"},
+      {run.keep >= 1, "--keep must be at least 1"},
+      {run.maxNonFinite >= 1, "--max-nonfinite must be at least 1"},
+      {run.peakTflops >= 0, "--peak-tflops must not be negative"},
       {options.benchmark >= 0, "--benchmark must not be negative"},
       {options.profile >= 0, "--profile must not be negative"},
-      {int(options.benchmark > 0) + int(options.profile > 0) +
-               int(options.selfcheck) + int(options.evalOnly) <=
-           1,
-       "--benchmark, --profile, --selfcheck and --eval-only exclude each "
-       "other"},
+      {ways <= 1, "--benchmark, --profile, --selfcheck and --eval-only exclude "
+                  "each other"},
       {options.threads >= 0 && options.threads <= 4096,
        "--threads must lie between 0 and 4096"},
       {options.device >= 0, "--device must not be negative"},
-      {std::all_of(options.documents.begin(), options.documents.end(),
+      {std::all_of(documents.begin(), documents.end(),
                    [](int64_t length) { return length >= 1; }),
        "--documents must be lengths of at least 1"},
-      {options.documents.empty() || options.data.empty(),
+      {documents.empty() || options.data.empty(),
        "--documents and --data exclude each other"},
-      {options.documents.empty() || options.benchmark > 0 ||
-           options.profile > 0,
+      {documents.empty() || options.benchmark > 0 || options.profile > 0,
        "--documents needs --benchmark or --profile"},
       {options.logEvery >= 1, "--log-every must be at least 1"},
   };
-  // Products of two counts fit 64 bits; a larger number is a slip.
+  return firstBroken(rules);
+}
+
+/// Products of two counts fit 64 bits; a larger number is a slip.
+static Status checkCounts(const Options &options) {
   constexpr int64_t largest = 1'000'000'000;
+  const TrainerOptions &trainer = options.trainer;
   for (int64_t count : {trainer.steps, trainer.epochs, trainer.accumulation,
                         options.run.evalEvery, options.run.saveEvery,
                         options.run.keep, options.run.maxNonFinite,
@@ -270,9 +292,6 @@ static Status checkRanges(const Options &options) {
       return invalidArgument("a number of steps, epochs, micro-batches or "
                              "checkpoints is {}, expected at most {}",
                              count, largest);
-  for (const Rule &rule : rules)
-    if (!rule.good)
-      return invalidArgument("{}", rule.text);
   return okStatus();
 }
 
@@ -321,7 +340,9 @@ Status Parser::finish() {
   // In a file an option without a value is written `resume = true`.
   if (options.resume && resume != "true")
     options.resumeFrom = resume;
-  QWEN_RETURN_IF_ERROR(checkRanges(options));
+  QWEN_RETURN_IF_ERROR(checkCounts(options));
+  QWEN_RETURN_IF_ERROR(checkTraining(options.trainer));
+  QWEN_RETURN_IF_ERROR(checkRun(options));
   QWEN_RETURN_IF_ERROR(checkRequired(options));
   if (options.trainer.steps == 0 && options.trainer.epochs == 0)
     options.trainer.epochs = 1;
