@@ -5,6 +5,7 @@
 using namespace qwen;
 
 StatusOr<Ceilings> qwen::measureCudaCeilings(DType) {
-  return makeError(StatusCode::FailedPrecondition,
-                   "this qwenrun was built without CUDA");
+  return makeError(
+      StatusCode::FailedPrecondition,
+      "the plan is for sm_90a; this qwenrun was built without CUDA");
 }
