@@ -87,8 +87,11 @@ static StatusOr<PlanTime> measurePlan(const std::string &path,
   QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, executor));
   QWEN_RETURN_IF_ERROR(
       initializeParameters(engine, options.benchmark.trainer.seed));
+  StepBenchmarkOptions benchmark = options.benchmark;
+  if (benchmark.peakTflops == 0)
+    benchmark.peakTflops = peakTflops(info.targetKind);
   QWEN_ASSIGN_OR_RETURN(StepMeasurement measured,
-                        measureSteps(engine, plan, data, options.benchmark));
+                        measureSteps(engine, plan, data, benchmark));
   std::string depth = factOf(plan, "num_hidden_layers");
   fmt::print("{{\"bench\": \"step\", \"side\": \"ours\", \"plan\": {}, "
              "\"model\": {}, \"target\": {}, \"flags\": {}, \"device\": {}, "
@@ -143,7 +146,6 @@ Action bench::addStepCommand(CLI::App &command) {
   // Small enough that a pack seen again and again is not learned by heart:
   // gradients stay those of training.
   benchmark.trainer.schedule.peak = 1e-6;
-  benchmark.peakTflops = peakTflops(TargetKind::Cuda);
   command.add_option("plans", options->plans, "Plans made by qwenc");
   command
       .add_option("--layers", options->layers,
@@ -173,9 +175,9 @@ Action bench::addStepCommand(CLI::App &command) {
                    "Launches one by one instead of a replayed graph");
   command
       .add_option("--peak-tflops", benchmark.peakTflops,
-                  "Dense bf16 peak of the device for MFU = model FLOPs / "
-                  "seconds / peak "
-                  "and HFU, which counts the FLOPs of all launches")
-      ->capture_default_str();
+                  "Dense bf16 peak for MFU = model FLOPs / seconds / peak and "
+                  "HFU, which counts the FLOPs of all launches; 0: of the "
+                  "plan's target, where it is known")
+      ->check(CLI::NonNegativeNumber);
   return [options] { return benchSteps(*options); };
 }
