@@ -158,8 +158,9 @@ updateAny(const TensorEntry &tensor, const Scalars &s, Place place, int count) {
 //===----------------------------------------------------------------------===//
 
 /// Square root and quotients rounded to nearest, as the library's functions
-/// compute them between 2^-100 and 2^20, but without their branches for other
-/// numbers, which would keep the elements from overlapping.
+/// compute them for zero and between 2^-100 and 2^20, but without their branches
+/// for other numbers, which would keep the elements from overlapping. Zeros are
+/// usual: rows of an embedding that no token has named yet.
 QWEN_DEVICE float approximateInverse(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -176,17 +177,19 @@ QWEN_DEVICE float fastSquareRoot(float x) {
   float y;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   float root = __fmul_rn(x, y), half = __fmul_rn(y, 0.5f);
-  return fmaf(fmaf(-root, root, x), half, root);
+  return x == 0.0f ? 0.0f : fmaf(fmaf(-root, root, x), half, root);
 }
 
 /// Collects whether all numbers were of usual size.
 struct UsualSize {
-  uint32_t farthest = 0; ///< largest distance from 2^-100, zero's is beyond
+  uint32_t farthest = 0; ///< largest distance from 2^-100
   float notFinite = 0;   ///< NaN after an infinity or NaN
 
   static constexpr uint32_t low = 27u << 23, high = 147u << 23;
   QWEN_DEVICE void addMagnitude(float x) {
-    farthest = max(farthest, (__float_as_uint(x) & 0x7fffffffu) - low);
+    // Not -0: its quotient would lose the sign.
+    uint32_t bits = __float_as_uint(x);
+    farthest = max(farthest, bits == 0 ? 0 : (bits & 0x7fffffffu) - low);
   }
   QWEN_DEVICE void addFinite(float x) { notFinite = fmaf(x, 0.0f, notFinite); }
   QWEN_DEVICE bool holds() const {

@@ -111,6 +111,14 @@ struct AdamWCase {
       moments1[3]->set(i, 0);
       moments2[3]->set(i, i == 4 ? 1e-39 : 0);
     }
+    // Whole vectors without a gradient so far, with zeros of either sign.
+    for (int64_t i = 8; i < 40; ++i) {
+      grads[3]->set(i, i % 3 ? 0.0 : -0.0);
+      moments1[3]->set(i, i % 7 == 6 ? -0.0 : 0.0);
+      moments2[3]->set(i, 0);
+      if (i % 5 == 0)
+        params[3]->set(i, i % 2 ? 0.0 : -0.0);
+    }
     for (Tensors *list : lists())
       for (auto &tensor : *list)
         tensor->toDevice();
