@@ -60,6 +60,19 @@ constexpr std::array<uint32_t, 4> randomBits(uint32_t seed, RandomUse use,
                     {seed, static_cast<uint32_t>(use)});
 }
 
+/// The stochastic roundings of one element by an optimizer step.
+enum class Rounding : uint32_t { Parameter = 0, Moment1 = 1, Moment2 = 2 };
+
+/// The 16 random bits of a rounding. `words` are the 128 bits of the pair of
+/// elements (2 i, 2 i + 1) that `element` belongs to, counter i: two elements
+/// need 96 bits, so one counter serves both.
+QWEN_HOST_DEVICE constexpr uint32_t
+roundingBits(const uint32_t (&words)[4], uint64_t element, Rounding rounding) {
+  uint32_t lane = static_cast<uint32_t>(rounding);
+  uint32_t word = words[2 * (element & 1) + lane / 2];
+  return lane & 1 ? word >> 16 : word & 0xffffu;
+}
+
 /// A double strictly between 0 and 1 from 64 random bits.
 constexpr double toUnitInterval(uint32_t high, uint32_t low) {
   uint64_t bits = (uint64_t(high) << 32 | low) >> 12;

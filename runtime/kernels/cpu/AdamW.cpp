@@ -19,9 +19,6 @@ using namespace qwen::cpu;
 
 namespace {
 
-/// Which rounding of an element the random bits are for.
-enum RoundingLane { roundParameter = 0, roundMoment1 = 1, roundMoment2 = 2 };
-
 /// The step's scalars in the type of the update.
 template <typename T> struct AdamWScalars {
   T clip, keep, beta1, beta2, oneMinusBeta1, oneMinusBeta2, stepSize, rootBias2,
@@ -38,18 +35,40 @@ template <typename T> struct AdamWScalars {
         eps(static_cast<T>(h.eps)) {}
 };
 
-/// What the generator needs beside the element's number.
-struct RoundingStream {
+/// The random bits of a tensor's roundings in a step, element by element.
+class RoundingStream {
+public:
+  RoundingStream(uint32_t seed, uint32_t step, uint32_t tensor)
+      : seed(seed), step(step), tensor(tensor) {}
+
+  /// Forms the bits of the element's pair where they are not there yet.
+  void moveTo(uint64_t next) {
+    element = next;
+    if (pair == next / 2)
+      return;
+    pair = next / 2;
+    std::ranges::copy(
+        randomBits(seed, RandomUse::StochasticRounding, step, tensor, pair),
+        words);
+  }
+  uint32_t operator()(Rounding rounding) const {
+    return roundingBits(words, element, rounding);
+  }
+
+private:
   uint32_t seed, step, tensor;
+  uint32_t words[4] = {};
+  uint64_t element = 0, pair = ~uint64_t(0);
 };
 
 } // namespace
 
-/// Rounds up with the probability of the part that is cut off.
+/// Rounds up with the probability of the part that is cut off; `random` has 16
+/// bits.
 static BFloat16 roundStochastically(float x, uint32_t random) {
   if (!std::isfinite(x))
     return toBFloat16(x);
-  uint32_t bits = std::bit_cast<uint32_t>(x) + (random & 0xffffu);
+  uint32_t bits = std::bit_cast<uint32_t>(x) + random;
   return {static_cast<uint16_t>(bits >> 16)};
 }
 
@@ -64,8 +83,7 @@ template <typename S, typename T> static S round(T x, uint32_t random) {
 /// Elements [begin, end) of one tensor; P, M1 and M2 are storage types.
 template <typename P, typename M1, typename M2>
 static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
-                   const AdamWScalars<Wide<P>> &s,
-                   const RoundingStream &stream) {
+                   const AdamWScalars<Wide<P>> &s, RoundingStream bits) {
   using T = Wide<P>;
   P *param = args.params[i].as<P>();
   T *grad = args.grads[i].as<T>();
@@ -76,23 +94,21 @@ static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
       std::is_same_v<M1, BFloat16> || std::is_same_v<M2, BFloat16>;
   bool random = narrowMoments || (!master && std::is_same_v<P, BFloat16>);
   for (int64_t e = begin; e < end; ++e) {
-    std::array<uint32_t, 4> bits{};
     if (random)
-      bits = randomBits(stream.seed, RandomUse::StochasticRounding, stream.step,
-                        stream.tensor, static_cast<uint64_t>(e));
+      bits.moveTo(static_cast<uint64_t>(e));
     T g = s.clip * grad[e];
     T p = master ? master[e] : static_cast<T>(widen(param[e]));
     p = p * s.keep;
     T m = s.beta1 * widen(moment1[e]) + s.oneMinusBeta1 * g;
     T v = s.beta2 * widen(moment2[e]) + s.oneMinusBeta2 * g * g;
     p = p - s.stepSize * m / (std::sqrt(v) / s.rootBias2 + s.eps);
-    moment1[e] = round<M1>(m, bits[roundMoment1]);
-    moment2[e] = round<M2>(v, bits[roundMoment2]);
+    moment1[e] = round<M1>(m, bits(Rounding::Moment1));
+    moment2[e] = round<M2>(v, bits(Rounding::Moment2));
     if (master) {
       master[e] = p;
       param[e] = narrow<P>(p);
     } else {
-      param[e] = round<P>(p, bits[roundParameter]);
+      param[e] = round<P>(p, bits(Rounding::Parameter));
     }
     grad[e] = 0;
   }
@@ -116,9 +132,9 @@ static void updateTensor(const AdamWArgs &args, size_t i,
   using T = Wide<P>;
   AdamWScalars<T> scalars(hyper, readScalar(args.stats, statsClip), args.decay);
   const int32_t *rng = args.rng.as<int32_t>();
-  RoundingStream stream{static_cast<uint32_t>(rng[0]),
+  RoundingStream stream(static_cast<uint32_t>(rng[0]),
                         static_cast<uint32_t>(rng[1]),
-                        static_cast<uint32_t>(args.tensorIds[i])};
+                        static_cast<uint32_t>(args.tensorIds[i]));
   bool finite = readScalar(args.stats, statsFinite) != 0;
   parallelBlocks(args.params[i].elements(), 8192, [&](int64_t b, int64_t e) {
     if (!finite) {

@@ -20,9 +20,6 @@ namespace {
 constexpr int threads = 256;
 constexpr int lanes = 8; ///< elements that a thread updates together
 
-/// Which rounding of an element the random bits are for.
-enum RoundingLane { roundParameter = 0, roundMoment1 = 1, roundMoment2 = 2 };
-
 /// The step's scalars, formed in float64 and rounded once.
 struct Scalars {
   float clip, keep, beta1, beta2, oneMinusBeta1, oneMinusBeta2, stepSize,
@@ -70,19 +67,21 @@ struct Element {
 
 /// Which roundings of an element are random.
 template <typename P, typename M1, typename M2, bool HasMaster>
-struct Roundings {
+struct RandomRoundings {
   static constexpr bool moment1 = !std::is_same_v<M1, float>;
   static constexpr bool moment2 = !std::is_same_v<M2, float>;
   static constexpr bool param = !HasMaster && !std::is_same_v<P, float>;
   static constexpr bool any = moment1 || moment2 || param;
 };
 
-/// Random bits of element `first + i`. A block lies inside 2^32 elements, so
-/// the upper word of the element's number is the block's.
+/// Random bits of the pair of elements that `first + i` belongs to. A block
+/// starts at a multiple of its size and lies inside 2^32 pairs, so the upper
+/// word of the pair's number is the block's.
 QWEN_DEVICE void randomWords(uint32_t (&words)[4], const Scalars &s,
                              uint32_t tensorId, const Place &place, int i) {
-  words[0] = uint32_t(place.block) + uint32_t(place.first + i);
-  words[1] = uint32_t(uint64_t(place.block) >> 32);
+  uint64_t blockPair = uint64_t(place.block) / 2;
+  words[0] = uint32_t(blockPair) + uint32_t(place.first + i) / 2;
+  words[1] = uint32_t(blockPair >> 32);
   words[2] = s.step;
   words[3] = tensorId;
   philoxRounds(words, s.seed, uint32_t(RandomUse::StochasticRounding));
@@ -106,7 +105,7 @@ QWEN_DEVICE void moments(Element &e, const Scalars &s) {
 QWEN_DEVICE float roundStochastically(float x, uint32_t random) {
   uint32_t bits = __float_as_uint(x);
   bool finite = (bits & 0x7f800000u) != 0x7f800000u;
-  return __uint_as_float(bits + (finite ? random & 0xffffu : 0u));
+  return __uint_as_float(bits + (finite ? random : 0u));
 }
 
 template <typename S> QWEN_DEVICE void storeElement(S *to, float x) {
@@ -121,7 +120,7 @@ template <typename S> QWEN_DEVICE void storeElement(S *to, float x) {
 template <typename P, typename M1, typename M2, bool HasMaster>
 __device__ __noinline__ void
 updateAny(const TensorEntry &tensor, const Scalars &s, Place place, int count) {
-  using Rounding = Roundings<P, M1, M2, HasMaster>;
+  using Random = RandomRoundings<P, M1, M2, HasMaster>;
   auto *param = static_cast<P *>(tensor.param) + place.at();
   auto *grad = static_cast<float *>(tensor.grad) + place.at();
   auto *moment1 = static_cast<M1 *>(tensor.moment1) + place.at();
@@ -136,16 +135,19 @@ updateAny(const TensorEntry &tensor, const Scalars &s, Place place, int count) {
     e.p = __fsub_rn(e.p, __fdiv_rn(__fmul_rn(s.stepSize, e.m), root));
     uint32_t words[4];
     randomWords(words, s, tensor.tensorId, place, i);
-    if constexpr (Rounding::moment1)
-      e.m = roundStochastically(e.m, words[roundMoment1]);
-    if constexpr (Rounding::moment2)
-      e.v = roundStochastically(e.v, words[roundMoment2]);
+    auto random = [&](Rounding rounding) {
+      return roundingBits(words, place.first + i, rounding);
+    };
+    if constexpr (Random::moment1)
+      e.m = roundStochastically(e.m, random(Rounding::Moment1));
+    if constexpr (Random::moment2)
+      e.v = roundStochastically(e.v, random(Rounding::Moment2));
     if constexpr (HasMaster) {
       master[i] = e.p;
       param[i] = P(e.p);
     } else {
-      if constexpr (Rounding::param)
-        e.p = roundStochastically(e.p, words[roundParameter]);
+      if constexpr (Random::param)
+        e.p = roundStochastically(e.p, random(Rounding::Parameter));
       storeElement(param + i, e.p);
     }
     storeElement(moment1 + i, e.m);
@@ -158,9 +160,9 @@ updateAny(const TensorEntry &tensor, const Scalars &s, Place place, int count) {
 //===----------------------------------------------------------------------===//
 
 /// Square root and quotients rounded to nearest, as the library's functions
-/// compute them for zero and between 2^-100 and 2^20, but without their branches
-/// for other numbers, which would keep the elements from overlapping. Zeros are
-/// usual: rows of an embedding that no token has named yet.
+/// compute them for zero and between 2^-100 and 2^20, but without their
+/// branches for other numbers, which would keep the elements from overlapping.
+/// Zeros are usual: rows of an embedding that no token has named yet.
 QWEN_DEVICE float approximateInverse(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -199,7 +201,7 @@ struct UsualSize {
 
 /// Upper halves of random sums: rounds to bf16 stochastically.
 QWEN_DEVICE float addRandom(float x, uint32_t random) {
-  return __uint_as_float(__float_as_uint(x) + (random & 0xffffu));
+  return __uint_as_float(__float_as_uint(x) + random);
 }
 
 /// Stores floats, or the upper halves as bf16.
@@ -229,7 +231,7 @@ QWEN_DEVICE Vector<S, lanes> loadVector(const void *base, int64_t at) {
 template <typename P, typename M1, typename M2, bool HasMaster>
 QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
                               float inverseBias, const Place &place) {
-  using Rounding = Roundings<P, M1, M2, HasMaster>;
+  using Random = RandomRoundings<P, M1, M2, HasMaster>;
   using Stored = std::conditional_t<HasMaster, float, P>;
   int64_t at = place.at();
   auto gRow = loadVector<float>(tensor.grad, at);
@@ -237,6 +239,7 @@ QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
   auto vRow = loadVector<M2>(tensor.moment2, at);
   auto pRow = loadVector<Stored>(HasMaster ? tensor.master : tensor.param, at);
   float p[lanes], m[lanes], v[lanes];
+  uint32_t words[4] = {};
   UsualSize usual;
 #pragma unroll
   for (int i = 0; i < lanes; ++i) {
@@ -249,12 +252,15 @@ QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
         fastQuotient(fastSquareRoot(e.v), s.rootBias2, inverseBias), s.eps);
     e.p = __fsub_rn(e.p, fastQuotient(step, root, approximateInverse(root)));
     usual.addFinite(e.p);
-    uint32_t words[4] = {};
-    if constexpr (Rounding::any)
+    // Vectors start at even elements.
+    if (Random::any && i % 2 == 0)
       randomWords(words, s, tensor.tensorId, place, i);
-    m[i] = Rounding::moment1 ? addRandom(e.m, words[roundMoment1]) : e.m;
-    v[i] = Rounding::moment2 ? addRandom(e.v, words[roundMoment2]) : e.v;
-    p[i] = Rounding::param ? addRandom(e.p, words[roundParameter]) : e.p;
+    auto random = [&](Rounding rounding) {
+      return roundingBits(words, i, rounding);
+    };
+    m[i] = Random::moment1 ? addRandom(e.m, random(Rounding::Moment1)) : e.m;
+    v[i] = Random::moment2 ? addRandom(e.v, random(Rounding::Moment2)) : e.v;
+    p[i] = Random::param ? addRandom(e.p, random(Rounding::Parameter)) : e.p;
   }
   if (!usual.holds())
     return false;
