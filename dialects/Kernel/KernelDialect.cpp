@@ -47,6 +47,19 @@ void KernelDialect::initialize() {
       >();
 }
 
+LogicalResult
+CodeSymbolAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                       StringRef name, int64_t, ArrayRef<int64_t> operandBytes,
+                       ArrayRef<int64_t> operandAlignments, ArrayRef<int64_t>,
+                       int64_t, int64_t, int64_t) {
+  if (operandBytes.size() != operandAlignments.size())
+    return emitError() << "code symbol '" << name << "' has "
+                       << operandBytes.size() << " operand_bytes and "
+                       << operandAlignments.size()
+                       << " operand_alignments, expected as many";
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Buffers
 //===----------------------------------------------------------------------===//

@@ -110,6 +110,7 @@ def Kernel_CodeSymbolAttr : AttrDef<Kernel_Dialect, "CodeSymbol"> {
       CodeNumbers:$column_sums, "int64_t":$threads, "int64_t":$blocks,
       "int64_t":$shared_bytes);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def Kernel_CodeSymbolArrayAttr

@@ -173,3 +173,10 @@ kernel.group_function @f attributes {domain = array<i64: 8, 4>, rows_per_block =
 ^bb0(%x: tensor<8x4xf32>):
   qwen.yield %x : tensor<8x4xf32>
 }
+
+// -----
+
+kernel.binary @code {object = "", target = "x86-64", symbols = [
+  // expected-error @+1 {{code symbol 'f' has 2 operand_bytes and 1 operand_alignments, expected as many}}
+  #kernel.code_symbol<name = "f", rows = 8, operand_bytes = [1, 2], operand_alignments = [4],
+                      column_sums = [], threads = 0, blocks = 0, shared_bytes = 0>]}

@@ -105,3 +105,8 @@ func.func @group(%x: memref<8x4xf32>, %y: memref<8x4xf32, strided<[6, 1]>>) {
 
 // CHECK: kernel.binary @code {object = "\7FELF", target = "x86-64-v3"}
 kernel.binary @code {object = "\7FELF", target = "x86-64-v3"}
+
+// CHECK: kernel.binary @gpu {object = "\7FELF", symbols = [#kernel.code_symbol<name = "double", rows = 8, operand_bytes = [1024, 1024], operand_alignments = [16, 16], column_sums = [0], threads = 256, blocks = 1, shared_bytes = 0>], target = "sm_90a"}
+kernel.binary @gpu {object = "\7FELF", target = "sm_90a", symbols = [
+  #kernel.code_symbol<name = "double", rows = 8, operand_bytes = [1024, 1024], operand_alignments = [16, 16],
+                      column_sums = [0], threads = 256, blocks = 1, shared_bytes = 0>]}
