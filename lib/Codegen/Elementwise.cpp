@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <limits>
@@ -39,13 +40,41 @@ static Value intSplat(OpBuilder &builder, Location loc, Type type,
   return arith::ConstantOp::create(builder, loc, attr);
 }
 
-/// By the GPU's conversion instructions.
-static Value roundByConversion(OpBuilder &b, Location loc, Value value) {
+Value qwen::widenBf16(OpBuilder &b, Location loc, Value stored) {
+  auto vector = dyn_cast<VectorType>(stored.getType());
+  if (!vector || vector.getDimSize(0) % 2 != 0) {
+    Type type = b.getF32Type();
+    return arith::ExtFOp::create(b, loc, vector ? vector.clone(type) : type,
+                                 stored);
+  }
+  auto words = VectorType::get({vector.getDimSize(0) / 2}, b.getI32Type());
+  auto floats = words.clone(b.getF32Type());
+  Value pairs = vector::BitCastOp::create(b, loc, words, stored);
+  Value low = arith::ShLIOp::create(b, loc, pairs, intSplat(b, loc, words, 16));
+  Value high = arith::AndIOp::create(
+      b, loc, pairs,
+      intSplat(b, loc, words, static_cast<int32_t>(0xffff0000u)));
+  return vector::InterleaveOp::create(
+      b, loc, arith::BitcastOp::create(b, loc, floats, low),
+      arith::BitcastOp::create(b, loc, floats, high));
+}
+
+Value qwen::narrowToBf16(OpBuilder &b, Location loc, Value value) {
+  // Of a rounded value the bf16 numbers exist already.
+  if (auto whole = value.getDefiningOp<vector::InterleaveOp>())
+    if (auto low = whole.getLhs().getDefiningOp<arith::BitcastOp>())
+      if (auto shifted = low.getIn().getDefiningOp<arith::ShLIOp>())
+        if (auto pairs = shifted.getLhs().getDefiningOp<vector::BitCastOp>())
+          return pairs.getSource();
   Type narrow = b.getBF16Type();
   if (auto vector = dyn_cast<VectorType>(value.getType()))
     narrow = vector.clone(narrow);
-  Value rounded = arith::TruncFOp::create(b, loc, narrow, value);
-  return arith::ExtFOp::create(b, loc, value.getType(), rounded);
+  return arith::TruncFOp::create(b, loc, narrow, value);
+}
+
+/// By the GPU's conversion instructions.
+static Value roundByConversion(OpBuilder &b, Location loc, Value value) {
+  return widenBf16(b, loc, narrowToBf16(b, loc, value));
 }
 
 Value qwen::roundToBf16(OpBuilder &b, Location loc, Value value,

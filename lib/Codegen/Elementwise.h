@@ -18,6 +18,17 @@ int64_t lanes(mlir::Type compute);
 mlir::Value splat(mlir::OpBuilder &builder, mlir::Location loc,
                   mlir::Type scalarOrVector, double value);
 
+/// The f32 numbers of a bf16 scalar or vector. A word of a vector has two
+/// elements, the first one in its lower half: that is one instruction an
+/// element on a GPU, where conversions take two for every second one and keep
+/// the compiler from rounding in pairs.
+mlir::Value widenBf16(mlir::OpBuilder &builder, mlir::Location loc,
+                      mlir::Value stored);
+
+/// The nearest bf16 numbers of f32 ones, to be stored, by the GPU's conversion.
+mlir::Value narrowToBf16(mlir::OpBuilder &builder, mlir::Location loc,
+                         mlir::Value value);
+
 /// Whose instructions the ops will become. On the CPU every op is correctly
 /// rounded or a polynomial, bf16 is integer arithmetic. The GPU has
 /// instructions for bf16 and for exp2, quotients and roots to 2 units in the

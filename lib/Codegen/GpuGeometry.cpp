@@ -19,8 +19,13 @@ constexpr int64_t warpSize = 32, maxThreads = 1024;
 constexpr int64_t blockThreads = 256;
 /// Elements of a row that a thread may hold of each operand.
 constexpr int64_t maxHeldElements = 64;
-/// Half of the static limit, which leaves room for two blocks' sums.
-constexpr int64_t maxSumBytes = maxStaticSharedBytes / 2;
+/// Shared memory for the column sums of a block's teams: leaves room for row
+/// sums below the static limit.
+constexpr int64_t maxSumBytes = 40 * 1024;
+/// Threads of a block with column sums: few blocks leave few partial sums.
+constexpr int64_t maxSumThreads = 640;
+/// Barriers that a block needs beside its own, which number 1 to 15.
+constexpr int64_t maxTeamBarriers = 8;
 
 class Chooser {
 public:
@@ -37,6 +42,7 @@ private:
   void chooseFlat();
   LogicalResult chooseRows();
   LogicalResult chooseTeam();
+  int64_t residentThreads() const;
 
   kernel::GroupFunctionOp group;
   const GroupAnalysis &analysis;
@@ -149,27 +155,42 @@ LogicalResult Chooser::chooseTeam() {
          << held * geometry.width * maxThreads << " that a GPU block can hold";
 }
 
+/// Threads that a multiprocessor should hold: as many as leave each the
+/// registers for its values (65,536 are there), measured on an H200.
+int64_t Chooser::residentThreads() const {
+  if (geometry.team > warpSize)
+    return columnSums > 0 || streams > 2 ? 704 : 1024;
+  if (streams > 2)
+    return 768;
+  return columnSums > 0 || streams > 1 ? 1024 : 1280;
+}
+
 LogicalResult Chooser::chooseRows() {
   if (failed(chooseTeam()))
     return failure();
   int64_t rows = analysis.rows();
-  geometry.slots = std::max<int64_t>(1, blockThreads / geometry.team);
-  if (geometry.team > warpSize)
-    geometry.slots = 1; // a team's barrier is the block's
+  bool warps = geometry.team > warpSize;
+  int64_t wanted = columnSums > 0 && warps ? maxSumThreads : blockThreads;
+  geometry.slots =
+      std::max<int64_t>(1, llvm::bit_floor(uint64_t(wanted / geometry.team)));
+  if (warps)
+    geometry.slots =
+        columnSums > 0 ? std::min(geometry.slots, maxTeamBarriers) : 1;
   // Whole warps, or the lanes behind the last team would be in none.
   int64_t least = std::max<int64_t>(1, warpSize / geometry.team);
-  if (columnSums > 0)
-    geometry.slots = std::clamp(maxSumBytes / (analysis.columns() * 4), least,
-                                geometry.slots);
-  while (geometry.slots / 2 >= least && geometry.slots / 2 * processors >= rows)
+  auto halve = [&] { return geometry.slots / 2 >= least; };
+  while (columnSums > 0 && halve() &&
+         geometry.slots * analysis.columns() * 4 > maxSumBytes)
+    geometry.slots /= 2;
+  while (halve() && geometry.slots / 2 * processors >= rows)
     geometry.slots /= 2;
   geometry.threads = geometry.slots * geometry.team;
-  bool heavy = columnSums > 0 || streams > 2;
+  int64_t resident = residentThreads();
   geometry.residentBlocks =
-      std::clamp<int64_t>((heavy ? 704 : 1024) / geometry.threads, 1, 16);
-  int64_t wanted = processors * geometry.residentBlocks;
+      std::clamp<int64_t>(resident / geometry.threads, 1, 16);
+  int64_t blocks = processors * geometry.residentBlocks;
   geometry.rowsPerBlock = llvm::alignTo(
-      std::max<int64_t>(1, llvm::divideCeil(rows, wanted)), geometry.slots);
+      std::max<int64_t>(1, llvm::divideCeil(rows, blocks)), geometry.slots);
   geometry.blocks = llvm::divideCeil(rows, geometry.rowsPerBlock);
   return success();
 }

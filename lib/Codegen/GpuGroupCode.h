@@ -22,8 +22,8 @@ struct GpuPlace {
   mlir::Value base; // address of the first element
   mlir::Type element;
   llvm::SmallVector<int64_t> strides;
-  llvm::SmallVector<int64_t>
-      dims; // iteration-space dimension of each dimension
+  /// Iteration-space dimension of each dimension.
+  llvm::SmallVector<int64_t> dims;
 };
 
 /// A unit of a row.
@@ -41,6 +41,13 @@ struct GpuRow {
   mlir::Value present; // i1; null where every thread has the row
   ValueMap values;
   llvm::SmallVector<GpuCell> cells;
+};
+
+/// When a team loads what it needs of an input with columns.
+enum class LoadTime {
+  Once,    ///< before all rows
+  WithRow, ///< when the row begins
+  Ahead,   ///< while the row before is worked at
 };
 
 class GpuGroupCode {
@@ -69,9 +76,11 @@ private:
   // Rows form.
   mlir::LogicalResult emitRows();
   llvm::SmallVector<GpuCell> createCells();
-  void loadFixed(llvm::SmallVectorImpl<GpuCell> &cells);
+  LoadTime loadTime(mlir::BlockArgument argument) const;
+  void loadCells(LoadTime time, llvm::ArrayRef<mlir::Value> index,
+                 llvm::MutableArrayRef<GpuCell> cells);
   GpuRow rowAt(mlir::Value base);
-  llvm::SmallVector<mlir::Value> loadRow(GpuRow &row);
+  llvm::SmallVector<mlir::Value> loadAhead(GpuRow &row);
   void takeRow(GpuRow &row, mlir::ValueRange loaded);
   mlir::LogicalResult emitRow(GpuRow &row,
                               llvm::SmallVectorImpl<mlir::Value> &columnTotals);
@@ -146,6 +155,7 @@ private:
   mlir::Value partials;                      // of this block
   mlir::Value shared;
   int64_t sharedRotation = 0, sharedColumns = 0; // offsets
+  llvm::DenseSet<mlir::Value> firstNeeds; // of sums and rotations, transitively
   int64_t reductions = 0, maxSums = 0; // sweeps of a row with sums; sums of one
   mlir::Value thread, block;           // i64
   mlir::Value lane, slot;              // in the team, of the team

@@ -63,21 +63,12 @@ Value GpuGroupCode::loadInput(unsigned input, ArrayRef<Value> index,
 }
 
 Value GpuGroupCode::widen(Value stored) {
-  Type element = getElementTypeOrSelf(stored);
-  if (!element.isBF16())
-    return stored;
-  Type type = computeType(element);
-  if (auto vector = dyn_cast<VectorType>(stored.getType()))
-    type = vector.clone(type);
-  return arith::ExtFOp::create(b, loc, type, stored);
+  return getElementTypeOrSelf(stored).isBF16() ? widenBf16(b, loc, stored)
+                                               : stored;
 }
 
 Value GpuGroupCode::narrow(Value value, Type element) {
-  if (!element.isBF16())
-    return value;
-  if (auto vector = dyn_cast<VectorType>(value.getType()))
-    element = vector.clone(element);
-  return arith::TruncFOp::create(b, loc, element, value);
+  return element.isBF16() ? narrowToBf16(b, loc, value) : value;
 }
 
 void GpuGroupCode::when(Value condition, llvm::function_ref<void()> emitThen) {
@@ -90,10 +81,12 @@ void GpuGroupCode::when(Value condition, llvm::function_ref<void()> emitThen) {
 }
 
 void GpuGroupCode::teamBarrier() {
-  if (geometry.team > 32)
-    gpu.blockBarrier();
-  else
+  if (geometry.team <= 32)
     gpu.warpBarrier();
+  else if (geometry.slots == 1)
+    gpu.blockBarrier();
+  else // barrier 0 is the block's
+    gpu.teamBarrier(add(slot, constant(1)), geometry.team);
 }
 
 /// Whether an input is the same for every row.
@@ -210,6 +203,18 @@ void GpuGroupCode::inspect() {
     if (isRowSum(sum, analysis))
       ++sumsOfSweep[analysis.sweep(sum.getY())];
   reductions = sumsOfSweep.size();
+  SmallVector<Value> needed;
+  for (Operation &op : body.without_terminator()) {
+    auto sum = dyn_cast<ReduceSumOp>(op);
+    bool endsSweep = isa<RopeOp>(op) || (sum && isRowSum(sum, analysis));
+    if (endsSweep && analysis.sweep(op.getResult(0)) == 1)
+      needed.push_back(op.getOperand(0));
+  }
+  while (!needed.empty()) {
+    Value value = needed.pop_back_val();
+    if (firstNeeds.insert(value).second && value.getDefiningOp())
+      llvm::append_range(needed, value.getDefiningOp()->getOperands());
+  }
   for (auto [sweep, sums] : sumsOfSweep)
     maxSums = std::max(maxSums, sums);
 }
@@ -218,7 +223,8 @@ void GpuGroupCode::inspect() {
 int64_t GpuGroupCode::layoutShared() {
   int64_t bytes = 0;
   if (geometry.team > 32)
-    bytes = std::max<int64_t>(2, reductions) * maxSums * 32 * 4;
+    bytes =
+        geometry.slots * std::max<int64_t>(2, reductions) * maxSums * 32 * 4;
   sharedRotation = bytes;
   int64_t rotated = 0;
   for (auto rope : body.getOps<RopeOp>())

@@ -27,13 +27,25 @@ SmallVector<GpuCell> GpuGroupCode::createCells() {
   return cells;
 }
 
-/// Loads what is the same for all rows.
-void GpuGroupCode::loadFixed(SmallVectorImpl<GpuCell> &cells) {
+/// What the first sums and rotations of a row wait for is loaded a row ahead;
+/// the rest has their time. What is the same for all rows stays in registers
+/// where it is one unit; more would cost more than the first-level cache does.
+LoadTime GpuGroupCode::loadTime(BlockArgument argument) const {
+  if (isFixed(argument))
+    return geometry.unitsPerThread == 1 ? LoadTime::Once : LoadTime::WithRow;
+  return firstNeeds.empty() || firstNeeds.contains(argument)
+             ? LoadTime::Ahead
+             : LoadTime::WithRow;
+}
+
+/// Loads the inputs whose time has come.
+void GpuGroupCode::loadCells(LoadTime time, ArrayRef<Value> index,
+                             MutableArrayRef<GpuCell> cells) {
   for (BlockArgument argument : body.getArguments())
-    if (isFixed(argument) && analysis.runsOverColumns(argument))
+    if (analysis.runsOverColumns(argument) && loadTime(argument) == time)
       for (GpuCell &cell : cells)
         cell.raw[argument.getArgNumber()] =
-            loadInput(argument.getArgNumber(), {}, cell.column);
+            loadInput(argument.getArgNumber(), index, cell.column);
 }
 
 /// The row of this thread's team when the block's teams are at `base`.
@@ -48,27 +60,30 @@ GpuRow GpuGroupCode::rowAt(Value base) {
   return row;
 }
 
-/// Everything of a row that memory has, as it is stored.
-SmallVector<Value> GpuGroupCode::loadRow(GpuRow &row) {
+/// What is loaded a row ahead, as it is stored.
+SmallVector<Value> GpuGroupCode::loadAhead(GpuRow &row) {
+  loadCells(LoadTime::Ahead, row.index, row.cells);
   SmallVector<Value> loaded;
   for (BlockArgument argument : body.getArguments()) {
     unsigned number = argument.getArgNumber();
     if (values.isRowInput(argument))
       loaded.push_back(loadInput(number, row.index, {}));
-    else if (analysis.runsOverColumns(argument) && !isFixed(argument))
+    else if (analysis.runsOverColumns(argument) &&
+             loadTime(argument) == LoadTime::Ahead)
       for (GpuCell &cell : row.cells)
-        loaded.push_back(loadInput(number, row.index, cell.column));
+        loaded.push_back(cell.raw[number]);
   }
   return loaded;
 }
 
-/// Gives the row what loadRow has loaded.
+/// Gives the row what loadAhead has loaded.
 void GpuGroupCode::takeRow(GpuRow &row, ValueRange loaded) {
   auto next = loaded.begin();
   for (BlockArgument argument : body.getArguments()) {
     if (values.isRowInput(argument))
       row.values[argument] = widen(*next++);
-    else if (analysis.runsOverColumns(argument) && !isFixed(argument))
+    else if (analysis.runsOverColumns(argument) &&
+             loadTime(argument) == LoadTime::Ahead)
       for (GpuCell &cell : row.cells)
         cell.raw[argument.getArgNumber()] = *next++;
   }
@@ -87,6 +102,7 @@ void GpuGroupCode::addWarps(MutableArrayRef<Value> sums) {
   int64_t area = maxSums * 32;
   Value begin =
       reductions > 1 ? constant(reduction * area) : times(parity, area);
+  begin = add(begin, times(slot, std::max<int64_t>(2, reductions) * area));
   ++reduction;
   auto [warp, laneOfWarp] = divide(lane, 32, geometry.threads);
   auto at = [&](int64_t number, Value index) {
@@ -99,7 +115,7 @@ void GpuGroupCode::addWarps(MutableArrayRef<Value> sums) {
     for (auto [i, sum] : llvm::enumerate(sums))
       gpu.store(sum, at(i, warp), 0);
   });
-  gpu.blockBarrier();
+  teamBarrier();
   int64_t lanes = llvm::PowerOf2Ceil(warps);
   Value source = arith::AndIOp::create(b, loc, laneOfWarp, constant(lanes - 1));
   for (auto [i, sum] : llvm::enumerate(sums)) {
@@ -240,22 +256,20 @@ LogicalResult GpuGroupCode::addToColumnTotals(GpuRow &row,
 /// Adds the sums that the block's teams have left in shared memory, in order.
 void GpuGroupCode::addSlots(Value partialSums, Type element) {
   int64_t columns = analysis.columns();
-  for (int64_t first = 0; first < geometry.units; first += geometry.threads) {
-    Value unit = add(thread, constant(first));
+  for (int64_t first = 0; first < columns; first += geometry.threads) {
+    Value column = add(thread, constant(first));
     Value inside;
-    if (first + geometry.threads > geometry.units)
-      inside = less(unit, constant(geometry.units));
+    if (first + geometry.threads > columns)
+      inside = less(column, constant(columns));
     when(inside, [&] {
-      Value column = times(unit, geometry.width);
       Value total;
       for (int64_t i = 0; i < geometry.slots; ++i) {
         Value at = add(column, constant(i * columns));
         Value x = gpu.load(gpu.address(sharedAt(sharedColumns), element, at),
-                           element, geometry.width);
+                           element, 0);
         total = total ? Value(arith::AddFOp::create(b, loc, total, x)) : x;
       }
-      gpu.store(total, gpu.address(partialSums, element, column),
-                geometry.width);
+      gpu.store(total, gpu.address(partialSums, element, column), 0);
     });
   }
 }
@@ -328,10 +342,10 @@ LogicalResult GpuGroupCode::emitRows() {
       b, loc, add(blockBegin, constant(geometry.rowsPerBlock)),
       constant(analysis.rows()));
   SmallVector<GpuCell> cells = createCells();
-  loadFixed(cells);
+  loadCells(LoadTime::Once, {}, cells);
   GpuRow first = rowAt(blockBegin);
   first.cells = cells;
-  SmallVector<Value> carried = loadRow(first);
+  SmallVector<Value> carried = loadAhead(first);
   size_t loads = carried.size();
   for (ReduceSumOp sum : columnSums)
     carried.append(cells.size(),
@@ -349,11 +363,14 @@ LogicalResult GpuGroupCode::emitRows() {
     next = select(less(next, blockEnd), next, base);
     GpuRow ahead = rowAt(next), row = rowAt(base);
     ahead.cells = row.cells = cells;
-    SmallVector<Value> yielded = loadRow(ahead);
+    loadCells(LoadTime::WithRow, row.index, row.cells);
+    SmallVector<Value> yielded = loadAhead(ahead);
     ValueRange arguments = loop.getRegionIterArgs();
     takeRow(row, arguments.take_front(loads));
+    Value begun = arith::SubIOp::create(b, loc, base, blockBegin);
     parity = arith::AndIOp::create(
-        b, loc, arith::SubIOp::create(b, loc, base, blockBegin), constant(1));
+        b, loc, divide(begun, geometry.slots, analysis.rows()).first,
+        constant(1));
     SmallVector<Value> totals(arguments.drop_front(loads));
     if (failed(emitRow(row, totals)))
       return failure();

@@ -42,6 +42,14 @@ void GpuThreads::warpBarrier() {
       b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
 }
 
+void GpuThreads::teamBarrier(Value number, int64_t threads) {
+  Value id = arith::TruncIOp::create(b, loc, b.getI32Type(), number);
+  Value count = arith::ConstantOp::create(
+      b, loc, b.getI32IntegerAttr(static_cast<int32_t>(threads)));
+  NVVM::BarrierOp::create(b, loc, TypeRange(), id, count,
+                          NVVM::BarrierReductionAttr(), Value());
+}
+
 Value GpuThreads::address(Value base, Type element, Value index) {
   return LLVM::GEPOp::create(b, loc, base.getType(), element, base,
                              ArrayRef<LLVM::GEPArg>{index});

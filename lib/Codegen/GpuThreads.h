@@ -28,6 +28,8 @@ public:
   /// All threads of the block or of the warp, and their writes to memory.
   void blockBarrier();
   void warpBarrier();
+  /// Barrier `number` (i64, 1 to 15) of `threads` threads, whole warps.
+  void teamBarrier(mlir::Value number, int64_t threads);
 
   /// Address of element `index` (i64) from `base`, in the base's address space.
   mlir::Value address(mlir::Value base, mlir::Type element, mlir::Value index);

@@ -43,8 +43,12 @@ Expected<std::string> qwen::compileToPtx(Module &module, StringRef arch) {
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   for (Function &function : module)
-    if (!function.isDeclaration())
+    if (!function.isDeclaration()) {
       function.setDoesNotThrow();
+      // Numbers below 2^-126 become 0: otherwise every exponential and every
+      // quotient takes instructions to scale them.
+      function.addFnAttr("denormal-fp-math-f32", "preserve-sign,preserve-sign");
+    }
   qwen::optimize(module, **machine);
   SmallString<0> text;
   raw_svector_ostream os(text);

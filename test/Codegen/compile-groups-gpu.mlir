@@ -14,9 +14,9 @@
 // CHECK-SAME: .reqntid 256
 // CHECK-SAME: ld.global.v4.b32
 // CHECK-NOT: fma
-// CHECK-SAME: ex2.approx.f32
+// CHECK-SAME: ex2.approx.ftz.f32
 // CHECK-NOT: fma
-// CHECK-SAME: rcp.approx.f32
+// CHECK-SAME: rcp.approx.ftz.f32
 // CHECK-NOT: fma
 // CHECK-SAME: cvt.rn.bf16x2.f32
 // CHECK-NOT: fma

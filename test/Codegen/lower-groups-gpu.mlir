@@ -9,7 +9,8 @@
 // CHECK-SAME: nvvm.reqntid = array<i32: 256>
 // CHECK-NOT: scf
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
-// CHECK: arith.extf {{.*}} : vector<8xbf16> to vector<8xf32>
+// CHECK: vector.bitcast {{.*}} : vector<8xbf16> to vector<4xi32>
+// CHECK: vector.interleave {{.*}} -> vector<8xf32>
 // CHECK: arith.addf {{.*}} : vector<8xf32>
 // CHECK: arith.truncf {{.*}} : vector<8xf32> to vector<8xbf16>
 // CHECK-NOT: scf
@@ -80,7 +81,8 @@ kernel.group_function @normalize attributes {domain = array<i64: 8192, 5120>, ro
 // -----
 
 // Heads of 128 columns: half a warp a row. Sums over rows stay in registers;
-// the sixteen teams of a block add theirs in order through shared memory.
+// those of the sixteen teams of a block are added in order through shared
+// memory.
 // CHECK-LABEL: llvm.func @sum(
 // CHECK-SAME: column_sums = [0], threads = 256
 // CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>)
@@ -89,8 +91,8 @@ kernel.group_function @normalize attributes {domain = array<i64: 8192, 5120>, ro
 // CHECK: llvm.store {{.*}} : vector<8xf32>, !llvm.ptr<3>
 // CHECK: nvvm.barrier
 // CHECK: scf.if
-// CHECK-COUNT-16: llvm.load {{.*}} : !llvm.ptr<3> -> vector<8xf32>
-// CHECK: llvm.store {{.*}} : vector<8xf32>, !llvm.ptr<1>
+// CHECK-COUNT-16: llvm.load {{.*}} : !llvm.ptr<3> -> f32
+// CHECK: llvm.store {{.*}} : f32, !llvm.ptr<1>
 kernel.group_function @sum attributes {domain = array<i64: 8192, 48, 128>, rows_per_block = 8 : i64,
     input_types = [memref<8192x48x128xf32>], output_types = [memref<128xf32>], column_sums = array<i64: 0>} {
 ^bb0(%x: tensor<8192x48x128xf32>):
@@ -118,4 +120,34 @@ kernel.group_function @rotate attributes {domain = array<i64: 64, 4, 256>, rows_
   %r = qwen.rope %f, %angles : tensor<64x4x256xf32>, tensor<64x64xf32>
   %y = arith.truncf %r : tensor<64x4x256xf32> to tensor<64x4x256xbf16>
   qwen.yield %y : tensor<64x4x256xbf16>
+}
+
+// -----
+
+// Column sums over long rows: two teams of ten warps a block, each with a
+// barrier of its own, so that a block leaves one partial sum for both. The
+// weight is loaded with the row (the cache has it), the first sum's input a row
+// ahead, and what only the result needs when the row begins.
+// CHECK-LABEL: llvm.func @scale(
+// CHECK-SAME: column_sums = [1], threads = 640, blocks = 128
+// CHECK: scf.for {{.*}} -> (vector<8xbf16>, vector<8xbf16>, vector<8xf32>, vector<8xf32>)
+// CHECK-COUNT-6: llvm.load {{.*}} -> vector<8xbf16>
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
+// CHECK-NOT: -> vector<8xbf16>
+// CHECK: scf.yield
+kernel.group_function @scale attributes {domain = array<i64: 8192, 5120>, rows_per_block = 8 : i64,
+    input_types = [memref<8192x5120xbf16>, memref<5120xbf16>, memref<8192x5120xbf16>],
+    output_types = [memref<8192x5120xbf16>, memref<5120xf32>], column_sums = array<i64: 1>} {
+^bb0(%x: tensor<8192x5120xbf16>, %w: tensor<5120xbf16>, %z: tensor<8192x5120xbf16>):
+  %f = arith.extf %x : tensor<8192x5120xbf16> to tensor<8192x5120xf32>
+  %s = qwen.reduce_sum %f dims = [1] : tensor<8192x5120xf32> -> tensor<8192xf32>
+  %b = qwen.broadcast %s dims = [0] : tensor<8192xf32> -> tensor<8192x5120xf32>
+  %v = qwen.broadcast %w dims = [1] : tensor<5120xbf16> -> tensor<8192x5120xbf16>
+  %u = arith.extf %v : tensor<8192x5120xbf16> to tensor<8192x5120xf32>
+  %g = arith.extf %z : tensor<8192x5120xbf16> to tensor<8192x5120xf32>
+  %p = arith.mulf %b, %u : tensor<8192x5120xf32>
+  %q = arith.mulf %p, %g : tensor<8192x5120xf32>
+  %y = arith.truncf %q : tensor<8192x5120xf32> to tensor<8192x5120xbf16>
+  %c = qwen.reduce_sum %q dims = [0] : tensor<8192x5120xf32> -> tensor<5120xf32>
+  qwen.yield %y, %c : tensor<8192x5120xbf16>, tensor<5120xf32>
 }

@@ -121,6 +121,24 @@ StatusOr<GroupMemory> GroupMemory::create(const GroupCase &group,
   return memory;
 }
 
+StatusOr<GroupMemory> GroupMemory::clone() const {
+  GroupMemory copy;
+  copy.args = args;
+  copy.arrayOf = arrayOf;
+  for (const DeviceArray &array : arrays) {
+    QWEN_ASSIGN_OR_RETURN(DeviceArray made,
+                          DeviceArray::create(int64_t(array.bytes().size())));
+    QWEN_RETURN_IF_ERROR(made.copyFrom(array.bytes()));
+    copy.arrays.push_back(std::move(made));
+  }
+  size_t operand = 0;
+  for (ConstBuffer &input : copy.args.inputs)
+    input.data = copy.arrays[arrayOf[operand++]].data();
+  for (Buffer &output : copy.args.outputs)
+    output.data = copy.arrays[arrayOf[operand++]].data();
+  return copy;
+}
+
 StatusOr<std::vector<std::vector<std::byte>>> GroupMemory::read() const {
   std::vector<std::vector<std::byte>> contents;
   for (size_t array : arrayOf) {

@@ -38,6 +38,9 @@ public:
   /// `inPlace` an output that may share an input's buffer does.
   static StatusOr<GroupMemory> create(const GroupCase &group, bool inPlace);
 
+  /// Memory of the same contents.
+  StatusOr<GroupMemory> clone() const;
+
   /// The arguments with addresses in this memory.
   const GroupArgs &arguments() const { return args; }
   /// Copies of all operands, inputs first.

@@ -25,6 +25,7 @@ struct GroupsOptions {
   std::vector<std::string> only;
   int samples = 30;
   bool checkOnly = false;
+  bool table = false;
 };
 
 /// What one kernel showed.
@@ -49,6 +50,7 @@ private:
   Status launch(const GroupArgs &args, const cuda::GroupKernel &kernel,
                 cudaStream_t stream) const;
   void print(const GroupResult &result) const;
+  void printRow(const GroupResult &result) const;
 
   const GroupsOptions &options;
   std::unique_ptr<GroupReference> reference;
@@ -115,8 +117,10 @@ Status GroupsBench::measure(const GroupCase &group,
                             GroupResult &result) const {
   int sets = std::clamp(int(rotatedBytes / group.bytes()) + 1, 2, maxSets);
   std::vector<GroupMemory> memories;
-  for (int i = 0; i < sets; ++i) {
-    QWEN_ASSIGN_OR_RETURN(auto memory, GroupMemory::create(group, false));
+  QWEN_ASSIGN_OR_RETURN(auto first, GroupMemory::create(group, false));
+  memories.push_back(std::move(first));
+  while (int(memories.size()) < sets) {
+    QWEN_ASSIGN_OR_RETURN(auto memory, memories.front().clone());
     memories.push_back(std::move(memory));
   }
   auto enqueue = [&](cudaStream_t stream) {
@@ -132,7 +136,23 @@ Status GroupsBench::measure(const GroupCase &group,
   return okStatus();
 }
 
+void GroupsBench::printRow(const GroupResult &result) const {
+  double rate = 1e3 * result.bytes / result.times.median;
+  std::string error =
+      result.worst < 0 ? "" : fmt::format("{:.3f} of bound", result.worst);
+  std::string time =
+      result.times.samples == 0
+          ? ""
+          : fmt::format("{:8.1f} us {:6.3f} TB/s {:4.0f} % of copy",
+                        1e3 * result.times.median, rate * 1e-12,
+                        100 * rate / copyRate);
+  fmt::print("{:<32}{:4} calls {:9.1f} MB {} {}\n", result.symbol, result.calls,
+             1e-6 * result.bytes, time, error);
+}
+
 void GroupsBench::print(const GroupResult &result) const {
+  if (options.table)
+    return printRow(result);
   std::string line = fmt::format(
       "{{\"bench\": \"group\", \"symbol\": \"{}\", \"calls\": {}, \"bytes\": "
       "{:.6g}",
@@ -176,10 +196,11 @@ Status GroupsBench::run() {
       continue;
     GroupResult result{group.args.symbol, group.calls, group.bytes(), {}, -1};
     QWEN_ASSIGN_OR_RETURN(auto kernel, code.find(group.args.symbol));
-    if (Status status = check(group, kernel, result); !status.ok()) {
-      fmt::print(stderr, "qwen-bench: {}\n", status.message());
-      ++wrong;
-    }
+    if (reference || options.checkOnly)
+      if (Status status = check(group, kernel, result); !status.ok()) {
+        fmt::print(stderr, "qwen-bench: {}\n", status.message());
+        ++wrong;
+      }
     if (!options.checkOnly)
       QWEN_RETURN_IF_ERROR(measure(group, kernel, result));
     print(result);
@@ -201,6 +222,8 @@ Action bench::addGroupsCommand(CLI::App &command) {
       ->delimiter(',');
   command.add_option("--samples", options->samples, "Timed samples")
       ->check(CLI::PositiveNumber);
+  command.add_flag("--table", options->table,
+                   "Lines for reading instead of JSON");
   command.add_flag("--check-only", options->checkOnly, "Do not measure times");
   return [options] { return GroupsBench(*options).run(); };
 }

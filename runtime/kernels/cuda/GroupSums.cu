@@ -26,6 +26,9 @@ __global__ void __launch_bounds__(lanes *shares)
   const PartialSums &sum = list.sums[blockIdx.y];
   int64_t column = int64_t(blockIdx.x) * lanes + threadIdx.x;
   bool inside = column < sum.columns;
+  // The blocks are on the processors while the kernel before, which leaves the
+  // partial sums, comes to its end.
+  cudaGridDependencySynchronize();
   int64_t share = (blocks + shares - 1) / shares;
   int64_t begin = threadIdx.y * share;
   int64_t end = min(blocks, begin + share);
@@ -59,9 +62,19 @@ cudaError_t qwen::cuda::addPartialSums(std::span<const PartialSums> sums,
       list.sums[i] = sums[first + i];
       columns = std::max(columns, sums[first + i].columns);
     }
-    dim3 grid(unsigned((columns + lanes - 1) / lanes), unsigned(count));
-    addBlocks<<<grid, dim3(lanes, shares), 0, stream>>>(list, blocks, stride);
-    if (cudaError_t error = cudaGetLastError(); error != cudaSuccess)
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim =
+        dim3(unsigned((columns + lanes - 1) / lanes), unsigned(count));
+    config.blockDim = dim3(lanes, shares);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    if (cudaError_t error =
+            cudaLaunchKernelEx(&config, addBlocks, list, blocks, stride);
+        error != cudaSuccess)
       return error;
   }
   return cudaSuccess;
