@@ -390,6 +390,13 @@ def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
     element), as are bf16 moments. Where stats.finite is 0 nothing but the
     gradients changes. Gradients are zeroed in every case. `masters` is empty
     or as long as `params`. `tensor_ids` name the tensors for the generator.
+    `first_elements`, where not empty, says that each entry of the lists is a
+    part of its tensor, and with which element it begins.
+
+    In a plan for several ranks the lists hold the rank's shards of `buckets`
+    (numbers in the plan's table) and `tensor_ids` is empty. When the plan is
+    loaded, the parts of parameters that the rank holds and whose decay is the
+    op's take their place.
   }];
   let arguments = (ins
     Arg<Variadic<Kernel_FloatBuffer>, "parameters", [MemRead, MemWrite]>:$params,
@@ -401,7 +408,9 @@ def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
     In<Kernel_WideBuffer, "stats of grad_norm [4]">:$stats,
     In<Kernel_IndexBuffer, "seed, step [2]">:$rng,
     DenseI64ArrayAttr:$tensor_ids,
-    DefaultValuedAttr<BoolAttr, "false">:$decay);
+    DefaultValuedAttr<BoolAttr, "false">:$decay,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$buckets,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$first_elements);
   let assemblyFormat = [{
     `params` `(` $params `:` type($params) `)`
     `grads` `(` $grads `:` type($grads) `)`
@@ -410,6 +419,72 @@ def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
     `masters` `(` ($masters^ `:` type($masters))? `)`
     `ins` `(` $hyper `,` $stats `,` $rng `:`
     type($hyper) `,` type($stats) `,` type($rng) `)` attr-dict
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Several ranks
+//===----------------------------------------------------------------------===//
+
+def Kernel_AllGatherOp : Kernel_Op<"all_gather", 18> {
+  let summary = "The shards of all ranks, one after the other in rank order";
+  let description = [{
+    With N ranks, elements [r S, (r + 1) S) of `full` are `shard` of rank r. All
+    ranks launch their collectives in the same order.
+  }];
+  let arguments = (ins
+    In<Kernel_FloatBuffer, "this rank's part [S]">:$shard,
+    Out<Kernel_FloatBuffer, "the parts of all ranks [N S]">:$full);
+  let assemblyFormat = [{
+    `ins` `(` $shard `:` type($shard) `)`
+    `outs` `(` $full `:` type($full) `)` attr-dict
+  }];
+}
+
+def Kernel_ReduceScatterOp : Kernel_Op<"reduce_scatter", 19> {
+  let summary = "This rank's part of the sum over all ranks";
+  let description = [{
+    On rank r: shard[i] = sum of full[r S + i] over the ranks 0 to N - 1, added
+    in this order from 0. `accumulate` adds that sum to shard[i].
+  }];
+  let arguments = (ins
+    In<Kernel_WideBuffer, "this rank's addend [N S]">:$full,
+    Out<Kernel_WideBuffer, "this rank's part of the sum [S]">:$shard,
+    DefaultValuedAttr<BoolAttr, "false">:$accumulate);
+  let assemblyFormat = [{
+    `ins` `(` $full `:` type($full) `)`
+    `outs` `(` $shard `:` type($shard) `)` attr-dict
+  }];
+}
+
+def Kernel_GradNormLocalOp : Kernel_Op<"grad_norm_local", 20> {
+  let summary = "Sum of squares of this rank's gradients";
+  let description = [{
+    The sum of grad_norm in float64, in the same blocks and order, before the
+    square root.
+  }];
+  let arguments = (ins
+    Arg<Variadic<Kernel_WideBuffer>, "gradients", [MemRead]>:$grads,
+    Out<Kernel_WideBuffer, "sum of squares, f64 [1]">:$partial);
+  let assemblyFormat = [{
+    `grads` `(` $grads `:` type($grads) `)`
+    `outs` `(` $partial `:` type($partial) `)` attr-dict
+  }];
+}
+
+def Kernel_GradNormCombineOp : Kernel_Op<"grad_norm_combine", 21> {
+  let summary = "Statistics of grad_norm from the ranks' sums of squares";
+  let description = [{
+    norm = sqrt(partials[0] + ... + partials[N - 1]), added in this order in
+    float64; `stats` as in grad_norm.
+  }];
+  let arguments = (ins
+    In<Kernel_WideBuffer, "sums of squares by rank, f64 [N]">:$partials,
+    In<Kernel_WideBuffer, "as in grad_norm [8]">:$hyper,
+    Out<Kernel_WideBuffer, "norm, clip, finite, 0 [4]">:$stats);
+  let assemblyFormat = [{
+    `ins` `(` $partials `,` $hyper `:` type($partials) `,` type($hyper) `)`
+    `outs` `(` $stats `:` type($stats) `)` attr-dict
   }];
 }
 

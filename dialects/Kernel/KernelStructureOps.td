@@ -33,16 +33,24 @@ def Kernel_StorageRoleAttr : EnumAttr<Kernel_Dialect, Kernel_StorageRole, "role"
 def Kernel_StorageOp : Kernel_StructureOp<"storage", [Pure]> {
   let summary = "Persistent buffer of a parameter or of a stack of parameters";
   let description = [{
-    Several names are placed one after the other and seen as one matrix.
+    Several names are placed one after the other and seen as one matrix. With
+    `bucket` the one name is that of a qwen.bucket, and the buffer is this
+    rank's shard of it.
 
     ```mlir
     %w = kernel.storage parameter [@"a.weight", @"b.weight"] : memref<96x64xbf16>
+    %s = kernel.storage gradient bucket [@"model.layers.0.bf16"] : memref<512xf32>
     ```
   }];
   let arguments = (ins Kernel_StorageRoleAttr:$role,
-                       SymbolRefArrayAttr:$parameters);
+                       SymbolRefArrayAttr:$parameters, UnitAttr:$bucket);
   let results = (outs AnyMemRef:$buffer);
-  let assemblyFormat = "$role $parameters attr-dict `:` type($buffer)";
+  let assemblyFormat = [{
+    $role (`bucket` $bucket^)? $parameters attr-dict `:` type($buffer)
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$buffer, "StorageRole":$role,
+                                 "::mlir::ArrayAttr":$parameters),
+      [{ build($_builder, $_state, buffer, role, parameters, false); }]>];
   let hasVerifier = 1;
 }
 

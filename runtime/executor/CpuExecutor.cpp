@@ -154,9 +154,15 @@ StatusOr<Launch> CpuExecutor::prepareStep(const plan::Step &step) {
       QWEN_ASSIGN_OR_RETURN(void *function, code.find(args.symbol));
       launch.context.group = reinterpret_cast<cpu::GroupFunction>(function);
     }
-    launch.function = launchAs<Args>;
-    launch.args = std::make_shared<const Args>(std::move(args));
-    return okStatus();
+    if constexpr (isCollective<Args>) {
+      return makeError(StatusCode::FailedPrecondition,
+                       "{} needs several ranks; this executor is one",
+                       Args::kernelName);
+    } else {
+      launch.function = launchAs<Args>;
+      launch.args = std::make_shared<const Args>(std::move(args));
+      return okStatus();
+    }
   }));
   return launch;
 }

@@ -1,7 +1,6 @@
 //===- CudaLaunches.cpp - The launches of a plan on a GPU -----------------===//
 //
-// The kernel list (QWEN_KERNELS) drives it: a kernel without a launch function
-// does not compile.
+// The kernel list (QWEN_KERNELS) drives it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +18,13 @@ static constexpr int64_t tableAlignment = 256;
 static int64_t alignTable(int64_t bytes) {
   return (bytes + tableAlignment - 1) / tableAlignment * tableAlignment;
 }
+
+/// Whether kernels of a GPU run these arguments at all.
+template <typename Args>
+constexpr bool hasLaunch =
+    requires(const Args &args, const cuda::LaunchContext &context) {
+      cuda::launch(args, context);
+    };
 
 template <typename Args>
 static cudaError_t launchAs(const void *args,
@@ -90,7 +96,8 @@ Status CudaLaunches::prepareArgs(Args args, CudaLaunch &launch) {
         cudaStatus(cuda::writeTable(args, launch.context.table),
                    "cannot write the address table"));
   }
-  launch.function = launchAs<Args>;
+  if constexpr (hasLaunch<Args>) // else there was a reason
+    launch.function = launchAs<Args>;
   launch.args = std::make_shared<const Args>(std::move(args));
   return okStatus();
 }

@@ -17,6 +17,10 @@ using namespace qwen;
 
 StatusOr<std::unique_ptr<Executor>>
 Executor::create(const Plan &plan, const ExecutorOptions &options) {
+  if (plan.info().worldSize != 1)
+    return makeError(StatusCode::FailedPrecondition,
+                     "plan for {} ranks; this run has 1",
+                     plan.info().worldSize);
   switch (plan.info().targetKind) {
   case TargetKind::Cpu:
     return createCpuExecutor(plan, options);

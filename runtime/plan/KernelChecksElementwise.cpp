@@ -70,16 +70,67 @@ Status qwen::checkKernel(const GroupArgs &args) {
   return rules.result();
 }
 
+static void checkGradients(OperandRules &rules,
+                           const std::vector<ConstBuffer> &grads) {
+  rules.require(!grads.empty(), "expected gradients, found none");
+  for (size_t i = 0; i < grads.size(); ++i)
+    rules.anyRank(fmt::format("grads[{}]", i), grads[i],
+                  {DType::F32, DType::F64}, Layout::Contiguous);
+}
+
+static void checkNormResult(OperandRules &rules, const ConstBuffer &hyper,
+                            const Buffer &stats) {
+  rules.operand("hyper", hyper, 1, {DType::F32, DType::F64});
+  rules.operand("stats", stats, 1, {DType::F32, DType::F64});
+  rules.dim("hyper", hyper, 0, 8, "hyper-parameters");
+  rules.dim("stats", stats, 0, 4, "statistics");
+}
+
 Status qwen::checkKernel(const GradNormArgs &args) {
   OperandRules rules(GradNormArgs::kernelName);
-  rules.require(!args.grads.empty(), "expected gradients, found none");
-  for (size_t i = 0; i < args.grads.size(); ++i)
-    rules.anyRank(fmt::format("grads[{}]", i), args.grads[i],
-                  {DType::F32, DType::F64}, Layout::Contiguous);
-  rules.operand("hyper", args.hyper, 1, {DType::F32, DType::F64});
-  rules.operand("stats", args.stats, 1, {DType::F32, DType::F64});
-  rules.dim("hyper", args.hyper, 0, 8, "hyper-parameters");
-  rules.dim("stats", args.stats, 0, 4, "statistics");
+  checkGradients(rules, args.grads);
+  checkNormResult(rules, args.hyper, args.stats);
+  return rules.result();
+}
+
+Status qwen::checkKernel(const GradNormLocalArgs &args) {
+  OperandRules rules(GradNormLocalArgs::kernelName);
+  checkGradients(rules, args.grads);
+  rules.operand("partial", args.partial, 1, {DType::F64});
+  rules.dim("partial", args.partial, 0, 1, "the sum of squares");
+  return rules.result();
+}
+
+Status qwen::checkKernel(const GradNormCombineArgs &args) {
+  OperandRules rules(GradNormCombineArgs::kernelName);
+  rules.operand("partials", args.partials, 1, {DType::F64});
+  checkNormResult(rules, args.hyper, args.stats);
+  return rules.result();
+}
+
+/// A shard and the whole that consists of those of all ranks.
+static void checkShards(OperandRules &rules, const BufferType &shard,
+                        const BufferType &full,
+                        std::initializer_list<DType> dtypes) {
+  rules.operand("shard", shard, 1, dtypes, Layout::Contiguous);
+  rules.operand("full", full, 1, {shard.dtype}, Layout::Contiguous);
+  if (rules.ok())
+    rules.require(full.dim(0) % shard.dim(0) == 0,
+                  "operand 'full': expected a multiple of the {} elements of "
+                  "'shard', found {}",
+                  shard.dim(0), toString(full));
+}
+
+Status qwen::checkKernel(const AllGatherArgs &args) {
+  OperandRules rules(AllGatherArgs::kernelName);
+  checkShards(rules, args.shard, args.full,
+              {DType::F32, DType::BF16, DType::F64});
+  return rules.result();
+}
+
+Status qwen::checkKernel(const ReduceScatterArgs &args) {
+  OperandRules rules(ReduceScatterArgs::kernelName);
+  checkShards(rules, args.shard, args.full, {DType::F32, DType::F64});
   return rules.result();
 }
 
@@ -110,6 +161,34 @@ static void checkAdamWTensor(OperandRules &rules, const AdamWArgs &args,
   rules.sameShape(fmt::format("masters[{}]", i), args.masters[i], name, param);
 }
 
+/// Entries are named by their tensors or, before a rank has put its parts of
+/// tensors in their place, by their buckets.
+static void checkAdamWNames(OperandRules &rules, const AdamWArgs &args) {
+  size_t count = args.params.size();
+  if (args.buckets.empty()) {
+    rules.require(args.tensorIds.size() == count,
+                  "expected {} entries in 'tensor_ids', one a parameter, found "
+                  "{}",
+                  count, args.tensorIds.size());
+    rules.require(args.firstElements.empty() ||
+                      args.firstElements.size() == count,
+                  "expected 0 or {} entries in 'first_elements', found {}",
+                  count, args.firstElements.size());
+    for (int64_t first : args.firstElements)
+      rules.require(first >= 0 && first <= maxElements,
+                    "expected first_elements in [0, {}], found {}", maxElements,
+                    first);
+    return;
+  }
+  rules.require(args.buckets.size() == count,
+                "expected {} entries in 'buckets', one a parameter, found {}",
+                count, args.buckets.size());
+  rules.require(args.tensorIds.empty() && args.firstElements.empty(),
+                "expected no 'tensor_ids' and 'first_elements' beside "
+                "'buckets', found {} and {}",
+                args.tensorIds.size(), args.firstElements.size());
+}
+
 Status qwen::checkKernel(const AdamWArgs &args) {
   OperandRules rules(AdamWArgs::kernelName);
   size_t count = args.params.size();
@@ -117,11 +196,11 @@ Status qwen::checkKernel(const AdamWArgs &args) {
   for (auto [name, size] :
        {std::pair<const char *, size_t>{"grads", args.grads.size()},
         {"moments1", args.moments1.size()},
-        {"moments2", args.moments2.size()},
-        {"tensor_ids", args.tensorIds.size()}})
+        {"moments2", args.moments2.size()}})
     rules.require(size == count,
                   "expected {} entries in '{}', one a parameter, found {}",
                   count, name, size);
+  checkAdamWNames(rules, args);
   rules.require(args.masters.empty() || args.masters.size() == count,
                 "expected 0 or {} entries in 'masters', found {}", count,
                 args.masters.size());

@@ -76,11 +76,28 @@ int64_t qwen::kernelFlops(const GroupArgs &args) {
   return saturatingMultiply(args.rows, args.flopsPerRow);
 }
 
-int64_t qwen::kernelFlops(const GradNormArgs &args) {
+/// A product and a sum for each element.
+static int64_t normFlops(const std::vector<ConstBuffer> &grads) {
   int64_t elements = 0;
-  for (const ConstBuffer &grad : args.grads)
+  for (const ConstBuffer &grad : grads)
     elements = saturatingAdd(elements, grad.elements());
   return saturatingMultiply(2, elements);
+}
+
+int64_t qwen::kernelFlops(const GradNormArgs &args) {
+  return normFlops(args.grads);
+}
+int64_t qwen::kernelFlops(const GradNormLocalArgs &args) {
+  return normFlops(args.grads);
+}
+int64_t qwen::kernelFlops(const GradNormCombineArgs &args) {
+  return args.partials.elements();
+}
+
+int64_t qwen::kernelFlops(const AllGatherArgs &) { return 0; }
+// One sum for each element that the ranks add to this one's part.
+int64_t qwen::kernelFlops(const ReduceScatterArgs &args) {
+  return args.full.elements();
 }
 
 // The operations of the update's four lines (see kernel.adamw), square root

@@ -54,8 +54,34 @@ struct PlanParameter {
   /// Parameters with one `stack` lie one after the other in one buffer.
   int64_t stack = 0;
   int64_t stackIndex = 0;
+  /// Nowhere in a plan for several ranks.
+  PlanPlace value, gradient, moment1, moment2, master;
+  /// In a plan for several ranks: number of its bucket and the place of its
+  /// first element there, in elements. -1: not sharded.
+  int64_t bucket = -1;
+  int64_t bucketOffset = 0;
+};
+
+/// A flat sequence of parameters that the ranks hold by equal parts.
+struct PlanBucket {
+  std::string name;
+  DType dtype = DType::F32; ///< of the values
+  int64_t elements = 0;     ///< on all ranks
+  int64_t shardElements = 0; ///< on each rank
+  /// The rank's shard, [shardElements]; gradients and masters are f32 (f64).
   PlanPlace value, gradient, moment1, moment2, master;
 };
+
+/// The part of a sharded parameter that a rank holds; maybe empty.
+struct PlanSlice {
+  int64_t elements = 0;
+  int64_t firstElement = 0; ///< of the part, in the parameter
+  int64_t shardOffset = 0;  ///< of the part, in the rank's shard, in elements
+};
+
+/// What `rank` holds of a parameter of `bucket`.
+PlanSlice sliceOf(const PlanParameter &parameter, const PlanBucket &bucket,
+                  int64_t rank);
 
 /// A named input or output of a program.
 struct PlanPort {
@@ -129,6 +155,8 @@ public:
 
   const PlanInfo &info() const;
   std::span<const PlanParameter> parameters() const;
+  /// Empty in a plan for one rank.
+  std::span<const PlanBucket> buckets() const;
   std::span<const PlanProgram> programs() const;
   /// Index of a program, or nothing.
   std::optional<int> findProgram(std::string_view name) const;

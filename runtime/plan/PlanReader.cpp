@@ -24,6 +24,7 @@ struct Plan::Content {
   const plan::Plan *root = nullptr;
   PlanInfo info;
   std::vector<PlanParameter> parameters;
+  std::vector<PlanBucket> buckets;
   std::vector<PlanProgram> programs;
   std::map<std::string, int, std::less<>> parameterIndex;
 };
@@ -86,13 +87,39 @@ std::vector<PlanParameter> readParameters(const plan::Plan &plan) {
     parameter.moment1 = placeOf(plan, table->moment1());
     parameter.moment2 = placeOf(plan, table->moment2());
     parameter.master = placeOf(plan, table->master());
-    parameter.type = parameter.value.type;
+    if (table->bucket() == noPlanId) {
+      parameter.type = parameter.value.type;
+    } else {
+      parameter.type = toBufferType(*plan.types()->Get(table->type()));
+      parameter.bucket = table->bucket();
+      parameter.bucketOffset = static_cast<int64_t>(table->bucket_offset());
+    }
     parameter.decay = table->decay();
     parameter.init = static_cast<ParameterInit>(table->init());
     parameter.initStd = table->init_std();
     parameter.stack = table->stack();
     parameter.stackIndex = table->stack_index();
     result.push_back(std::move(parameter));
+  }
+  return result;
+}
+
+std::vector<PlanBucket> readBuckets(const plan::Plan &plan) {
+  std::vector<PlanBucket> result;
+  if (!plan.buckets())
+    return result;
+  for (const plan::Bucket *table : *plan.buckets()) {
+    PlanBucket bucket;
+    bucket.name = table->name()->str();
+    bucket.dtype = static_cast<DType>(table->dtype());
+    bucket.elements = static_cast<int64_t>(table->elements());
+    bucket.shardElements = bucket.elements / plan.world_size();
+    bucket.value = placeOf(plan, table->value());
+    bucket.gradient = placeOf(plan, table->gradient());
+    bucket.moment1 = placeOf(plan, table->moment1());
+    bucket.moment2 = placeOf(plan, table->moment2());
+    bucket.master = placeOf(plan, table->master());
+    result.push_back(std::move(bucket));
   }
   return result;
 }
@@ -119,6 +146,17 @@ std::vector<PlanProgram> readPrograms(const plan::Plan &plan) {
 }
 
 } // namespace
+
+PlanSlice qwen::sliceOf(const PlanParameter &parameter,
+                        const PlanBucket &bucket, int64_t rank) {
+  int64_t shard = rank * bucket.shardElements, offset = parameter.bucketOffset;
+  int64_t begin = std::max(shard, offset);
+  int64_t end = std::min(shard + bucket.shardElements,
+                         offset + parameter.type.elements());
+  if (begin >= end)
+    return {};
+  return {end - begin, begin - offset, begin - shard};
+}
 
 Plan::Plan(std::shared_ptr<const Content> content)
     : content(std::move(content)) {}
@@ -150,6 +188,7 @@ StatusOr<Plan> Plan::parse(std::span<const std::byte> file,
 
   content->info = readInfo(*content->root, hash);
   content->parameters = readParameters(*content->root);
+  content->buckets = readBuckets(*content->root);
   content->programs = readPrograms(*content->root);
   for (size_t i = 0; i < content->parameters.size(); ++i)
     content->parameterIndex.emplace(content->parameters[i].name, i);
@@ -160,6 +199,7 @@ const PlanInfo &Plan::info() const { return content->info; }
 std::span<const PlanParameter> Plan::parameters() const {
   return content->parameters;
 }
+std::span<const PlanBucket> Plan::buckets() const { return content->buckets; }
 std::span<const PlanProgram> Plan::programs() const {
   return content->programs;
 }

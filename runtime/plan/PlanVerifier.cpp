@@ -6,6 +6,7 @@
 
 #include "runtime/plan/PlanVerifier.h"
 #include "qwen/Plan/KernelAbi.h"
+#include "qwen/Plan/Sharding.h"
 #include "runtime/plan/Plan.h"
 #include "runtime/support/Json.h"
 
@@ -266,10 +267,9 @@ Status qwen::verifyPlanHeader(const plan::Plan &plan) {
     return makeError(StatusCode::FailedPrecondition,
                      "plan for target '{}'; this runtime runs {}",
                      printable(target), listTargets());
-  if (plan.world_size() != 1)
-    return makeError(StatusCode::FailedPrecondition,
-                     "plan for {} ranks; this runtime has 1",
-                     plan.world_size());
+  if (plan.world_size() < 1 || plan.world_size() > maxWorldSize)
+    return dataLoss("world_size is {}, expected 1 to {}", plan.world_size(),
+                    maxWorldSize);
   QWEN_RETURN_IF_ERROR(checkCount("tokens", plan.tokens()));
   QWEN_RETURN_IF_ERROR(checkCount("max_documents", plan.max_documents()));
   return checkCount("vocab_size", plan.vocab_size());

@@ -75,8 +75,19 @@ int64_t qwen::cpuWorkspaceBytes(const GroupArgs &args) {
 
 int64_t qwen::cpuWorkspaceBytes(const GradNormArgs &args) {
   Carver carver;
-  GradNormScratch(carver, args);
+  GradNormScratch(carver, args.grads);
   return carver.bytes();
 }
 
 int64_t qwen::cpuWorkspaceBytes(const AdamWArgs &) { return 0; }
+// What a communicator needs for its messages is its own.
+int64_t qwen::cpuWorkspaceBytes(const AllGatherArgs &) { return 0; }
+int64_t qwen::cpuWorkspaceBytes(const ReduceScatterArgs &) { return 0; }
+
+int64_t qwen::cpuWorkspaceBytes(const GradNormLocalArgs &args) {
+  Carver carver;
+  GradNormScratch(carver, args.grads);
+  return carver.bytes();
+}
+
+int64_t qwen::cpuWorkspaceBytes(const GradNormCombineArgs &) { return 0; }

@@ -12,10 +12,18 @@
 #include "qwen/Plan/Buffer.h"
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace qwen {
 #include "qwen/Plan/KernelArgs.h.inc"
+
+/// Kernels that talk to other ranks: the executor hands them to its
+/// communicator.
+template <typename Args>
+inline constexpr bool isCollective =
+    std::is_same_v<Args, AllGatherArgs> ||
+    std::is_same_v<Args, ReduceScatterArgs>;
 } // namespace qwen
 
 #endif // QWEN_PLAN_KERNELS_H

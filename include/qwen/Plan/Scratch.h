@@ -385,8 +385,8 @@ inline constexpr int64_t gradNormBlock = 65536;
 struct GradNormScratch {
   double *partials;
   int64_t blocks = 0;
-  GradNormScratch(Carver &carver, const GradNormArgs &args) {
-    for (const ConstBuffer &grad : args.grads)
+  GradNormScratch(Carver &carver, const std::vector<ConstBuffer> &grads) {
+    for (const ConstBuffer &grad : grads)
       blocks += ceilDiv(grad.elements(), gradNormBlock);
     partials = carver.take<double>(blocks);
   }

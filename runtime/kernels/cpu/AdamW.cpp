@@ -92,10 +92,11 @@ static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
   T *master = args.masters.empty() ? nullptr : args.masters[i].as<T>();
   constexpr bool narrowMoments =
       std::is_same_v<M1, BFloat16> || std::is_same_v<M2, BFloat16>;
+  int64_t first = args.firstElements.empty() ? 0 : args.firstElements[i];
   bool random = narrowMoments || (!master && std::is_same_v<P, BFloat16>);
   for (int64_t e = begin; e < end; ++e) {
     if (random)
-      bits.moveTo(static_cast<uint64_t>(e));
+      bits.moveTo(static_cast<uint64_t>(first + e));
     T g = s.clip * grad[e];
     T p = master ? master[e] : static_cast<T>(widen(param[e]));
     p = p * s.keep;

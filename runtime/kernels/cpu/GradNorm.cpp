@@ -1,6 +1,6 @@
 //===- GradNorm.cpp - Global gradient norm ---------------------*- C++ -*-===//
 //
-// kernel.grad_norm.
+// kernel.grad_norm and its two halves for several ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,11 +29,13 @@ template <typename T> static double sumOfSquares(const T *x, int64_t n) {
   return foldLanes(lanes);
 }
 
-void qwen::cpu::launch(const GradNormArgs &args, const LaunchContext &context) {
+/// Sum of squares of all elements, in fixed blocks in tensor order.
+static double totalSquares(const std::vector<ConstBuffer> &grads,
+                           const LaunchContext &context) {
   Carver carver(context.workspace.data());
-  GradNormScratch scratch(carver, args);
+  GradNormScratch scratch(carver, grads);
   int64_t first = 0;
-  for (const ConstBuffer &grad : args.grads) {
+  for (const ConstBuffer &grad : grads) {
     int64_t elements = grad.elements();
     parallelBlocks(elements, gradNormBlock, [&](int64_t begin, int64_t end) {
       withWide(grad.dtype, [&](auto tag) {
@@ -46,12 +48,33 @@ void qwen::cpu::launch(const GradNormArgs &args, const LaunchContext &context) {
   double total = 0;
   for (int64_t i = 0; i < scratch.blocks; ++i)
     total += scratch.partials[i];
+  return total;
+}
 
+static void writeStats(double total, const ConstBuffer &hyper,
+                       const Buffer &stats) {
   double norm = std::sqrt(total);
-  double limit = HyperParameters(args.hyper).maxGradNorm;
+  double limit = HyperParameters(hyper).maxGradNorm;
   double clip = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
-  writeScalar(args.stats, statsNorm, norm);
-  writeScalar(args.stats, statsClip, clip);
-  writeScalar(args.stats, statsFinite, std::isfinite(norm) ? 1 : 0);
-  writeScalar(args.stats, statsUnused, 0);
+  writeScalar(stats, statsNorm, norm);
+  writeScalar(stats, statsClip, clip);
+  writeScalar(stats, statsFinite, std::isfinite(norm) ? 1 : 0);
+  writeScalar(stats, statsUnused, 0);
+}
+
+void qwen::cpu::launch(const GradNormArgs &args, const LaunchContext &context) {
+  writeStats(totalSquares(args.grads, context), args.hyper, args.stats);
+}
+
+void qwen::cpu::launch(const GradNormLocalArgs &args,
+                       const LaunchContext &context) {
+  *args.partial.as<double>() = totalSquares(args.grads, context);
+}
+
+void qwen::cpu::launch(const GradNormCombineArgs &args, const LaunchContext &) {
+  const double *partials = args.partials.as<double>();
+  double total = 0;
+  for (int64_t rank = 0; rank < args.partials.elements(); ++rank)
+    total += partials[rank];
+  writeStats(total, args.hyper, args.stats);
 }

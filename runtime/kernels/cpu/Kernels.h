@@ -29,7 +29,8 @@ struct LaunchContext {
   GroupFunction group = nullptr;
 };
 
-// void launch(const GemmArgs &, const LaunchContext &) and so on.
+// void launch(const GemmArgs &, const LaunchContext &) and so on. Collectives
+// (isCollective) have none: they are the communicator's.
 #define QWEN_DECLARE_LAUNCH(Name)                                              \
   void launch(const Name##Args &args, const LaunchContext &context);
 QWEN_KERNELS(QWEN_DECLARE_LAUNCH)

@@ -93,7 +93,7 @@ cudaError_t qwen::cuda::launch(const GradNormArgs &args,
                                const LaunchContext &context) {
   Carver tableCarver(context.table.data()), carver(context.workspace.data());
   TensorTable table(tableCarver, args.grads, gradNormBlock);
-  GradNormScratch scratch(carver, args);
+  GradNormScratch scratch(carver, args.grads);
   sumSquares<<<table.blocks, threads, 0, context.stream>>>(
       table.entries, table.tensorOfBlock, scratch.partials);
   if (cudaError_t error = cudaGetLastError())

@@ -156,12 +156,28 @@ static std::string listReason(const char *name, const Buffers &tensors) {
   return {};
 }
 
+/// Why kernels of plans for several ranks are refused.
+static constexpr const char *shardedReason = "sharded plans run on CPUs";
+
+#define QWEN_CPU_ONLY(Name)                                                    \
+  std::string qwen::cuda::unsupportedReason(const Name##Args &) {              \
+    return shardedReason;                                                      \
+  }                                                                            \
+  int64_t qwen::cuda::workspaceBytes(const Name##Args &) { return 0; }
+QWEN_CPU_ONLY(AllGather)
+QWEN_CPU_ONLY(ReduceScatter)
+QWEN_CPU_ONLY(GradNormLocal)
+QWEN_CPU_ONLY(GradNormCombine)
+#undef QWEN_CPU_ONLY
+
 std::string qwen::cuda::unsupportedReason(const GradNormArgs &args) {
   return firstOf(
       {listReason("grads", args.grads), floatReason("hyper", args.hyper)});
 }
 
 std::string qwen::cuda::unsupportedReason(const AdamWArgs &args) {
+  if (!args.buckets.empty() || !args.firstElements.empty())
+    return shardedReason;
   return firstOf({listReason("params", args.params),
                   listReason("grads", args.grads),
                   listReason("moments1", args.moments1),
@@ -171,7 +187,7 @@ std::string qwen::cuda::unsupportedReason(const AdamWArgs &args) {
 
 int64_t qwen::cuda::workspaceBytes(const GradNormArgs &args) {
   Carver carver;
-  GradNormScratch scratch(carver, args);
+  GradNormScratch scratch(carver, args.grads);
   return carver.bytes();
 }
 
