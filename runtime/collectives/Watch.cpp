@@ -63,8 +63,7 @@ void Watch::note(Activity activity) {
 /// The step goes out at once: a rank that dies now died in this step.
 void Watch::enterStep(int64_t step) {
   mine.step = step;
-  if (rank != 0)
-    send(peers.front(), frame(Frame::Alive));
+  sendToAll(frame(Frame::Alive));
 }
 
 Watch::Frame Watch::frame(uint32_t kind) const {
@@ -95,15 +94,15 @@ void Watch::sendToAll(const Frame &frame) {
 
 /// The thread: reads, tells and looks at the clock.
 void Watch::work() {
-  Clock::time_point told = Clock::now(), last = told;
+  Clock::time_point told = awake = Clock::now();
   while (!stopping) {
     waitForNews();
     Clock::time_point now = Clock::now();
     // This process was stopped for a while; the others may have been, too.
-    if (now - last > timeout / 2)
+    if (now - awake > timeout / 2)
       for (Peer &peer : peers)
         peer.heard = peer.gotOn = now;
-    last = now;
+    awake = now;
     if (now - told >= interval) {
       sendToAll(frame(Frame::Alive));
       told = now;
@@ -136,6 +135,10 @@ void Watch::read(int from) {
         recv(peer.descriptor, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
       return;
+    if (count <= 0 && Clock::now() - awake > timeout)
+      return finishWith(fmt::format("rank {} was stopped for a while in step "
+                                    "{}, and the others ended without it",
+                                    rank, mine.step.load()));
     if (count <= 0)
       return lose(from, "its process ended");
     peer.received.append(bytes.data(), size_t(count));

@@ -100,6 +100,7 @@ private:
   /// Rank 0: all ranks by number, itself without a connection. Others: rank 0
   /// alone.
   std::vector<Peer> peers;
+  Clock::time_point awake; ///< when the thread last looked
   std::mutex sending;
   struct {
     std::atomic<int64_t> step{0};

@@ -23,20 +23,47 @@ constexpr std::string_view kernelTarget = "x86-64-v3";
 
 /// A launch with everything resolved.
 struct Launch {
-  void (*function)(const void *args, const cpu::LaunchContext &context);
+  Status (*function)(const void *args, const cpu::LaunchContext &context,
+                     Communicator &ranks);
   std::shared_ptr<const void> args;
   cpu::LaunchContext context;
 };
 
 template <typename Args>
-void launchAs(const void *args, const cpu::LaunchContext &context) {
-  cpu::launch(*static_cast<const Args *>(args), context);
+Status launchAs(const void *args, const cpu::LaunchContext &context,
+                Communicator &ranks) {
+  const Args &a = *static_cast<const Args *>(args);
+  if constexpr (std::is_same_v<Args, AllGatherArgs>)
+    return ranks.allGather(a.shard.data, a.full.data, a.shard.bytes());
+  else if constexpr (std::is_same_v<Args, ReduceScatterArgs>)
+    return ranks.reduceScatter(static_cast<const float *>(a.full.data),
+                               a.shard.template as<float>(), a.shard.elements(),
+                               a.accumulate);
+  else
+    cpu::launch(a, context);
+  return okStatus();
+}
+
+/// The checks of a kernel that need the number of ranks.
+template <typename Args> Status checkForRanks(const Args &args, int64_t ranks) {
+  if constexpr (isCollective<Args>) {
+    if (args.full.elements() != ranks * args.shard.elements())
+      return dataLoss("{}: 'full' has {} elements, expected {} on {} ranks",
+                      Args::kernelName, args.full.elements(),
+                      ranks * args.shard.elements(), ranks);
+    if (std::is_same_v<Args, ReduceScatterArgs> &&
+        args.shard.dtype != DType::F32)
+      return makeError(StatusCode::FailedPrecondition,
+                       "{}: gradients in {}; this runtime adds f32 over ranks",
+                       Args::kernelName, dtypeName(args.shard.dtype));
+  }
+  return okStatus();
 }
 
 class CpuExecutor final : public Executor {
 public:
   CpuExecutor(const Plan &plan, const ExecutorOptions &options)
-      : Executor(plan), options(options) {}
+      : Executor(plan, options.ranks), options(options) {}
 
   /// Everything between the constructor and the first run.
   Status load();
@@ -45,13 +72,11 @@ public:
     return runLaunches(program, programs[static_cast<size_t>(program)].size());
   }
   Status runTimed(int program, std::span<float> milliseconds) override {
-    runLaunches(program, milliseconds.size(), milliseconds);
-    return okStatus();
+    return runLaunches(program, milliseconds.size(), milliseconds).status();
   }
   Status finish(RunTicket run) override { return okStatus(); }
   Status runPrefix(int program, int64_t steps) override {
-    runLaunches(program, static_cast<size_t>(steps));
-    return okStatus();
+    return runLaunches(program, static_cast<size_t>(steps)).status();
   }
   std::optional<Buffer> input(std::string_view name) const override;
   DeviceMemory &memory() override { return hostMemory(); }
@@ -77,8 +102,8 @@ private:
   StatusOr<Launch> prepareStep(const plan::Step &step);
   void poison();
   /// Runs the first `count` launches; takes their times where there is room.
-  RunTicket runLaunches(int program, size_t count,
-                        std::span<float> milliseconds = {});
+  StatusOr<RunTicket> runLaunches(int program, size_t count,
+                                  std::span<float> milliseconds = {});
 
   ExecutorOptions options;
   CodeImage code; // outlives the launches that point into it
@@ -154,15 +179,12 @@ StatusOr<Launch> CpuExecutor::prepareStep(const plan::Step &step) {
       QWEN_ASSIGN_OR_RETURN(void *function, code.find(args.symbol));
       launch.context.group = reinterpret_cast<cpu::GroupFunction>(function);
     }
-    if constexpr (isCollective<Args>) {
-      return makeError(StatusCode::FailedPrecondition,
-                       "{} needs several ranks; this executor is one",
-                       Args::kernelName);
-    } else {
-      launch.function = launchAs<Args>;
-      launch.args = std::make_shared<const Args>(std::move(args));
-      return okStatus();
-    }
+    if constexpr (std::is_same_v<Args, AdamWArgs>)
+      QWEN_RETURN_IF_ERROR(expandBuckets(args));
+    QWEN_RETURN_IF_ERROR(checkForRanks(args, ranks().size()));
+    launch.function = launchAs<Args>;
+    launch.args = std::make_shared<const Args>(std::move(args));
+    return okStatus();
   }));
   return launch;
 }
@@ -194,8 +216,8 @@ void CpuExecutor::poison() {
   }
 }
 
-RunTicket CpuExecutor::runLaunches(int program, size_t count,
-                                   std::span<float> milliseconds) {
+StatusOr<RunTicket> CpuExecutor::runLaunches(int program, size_t count,
+                                             std::span<float> milliseconds) {
   // The number of threads belongs to the calling thread in OpenMP.
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
@@ -206,7 +228,9 @@ RunTicket CpuExecutor::runLaunches(int program, size_t count,
   Clock::time_point before =
       milliseconds.empty() ? Clock::time_point() : Clock::now();
   for (size_t i = 0; i < count; ++i) {
-    launches[i].function(launches[i].args.get(), launches[i].context);
+    ranks().note(Activity::Launching);
+    QWEN_RETURN_IF_ERROR(launches[i].function(launches[i].args.get(),
+                                              launches[i].context, ranks()));
     if (milliseconds.empty())
       continue;
     Clock::time_point after = Clock::now();
@@ -214,6 +238,7 @@ RunTicket CpuExecutor::runLaunches(int program, size_t count,
         std::chrono::duration<float, std::milli>(after - before).count();
     before = after;
   }
+  ranks().note(Activity::Other);
   RunTicket run = nextRun(program);
   const OutputRange &range = outputRange(program);
   if (range.bytes() > 0)

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/executor/Executor.h"
+#include "qwen/Plan/Kernels.h"
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/executor/CpuExecutor.h"
 #ifdef QWEN_CUDA
@@ -17,10 +18,14 @@ using namespace qwen;
 
 StatusOr<std::unique_ptr<Executor>>
 Executor::create(const Plan &plan, const ExecutorOptions &options) {
-  if (plan.info().worldSize != 1)
+  int64_t planned = plan.info().worldSize;
+  int64_t started = options.ranks ? options.ranks->size() : 1;
+  if (planned != started)
     return makeError(StatusCode::FailedPrecondition,
-                     "plan for {} ranks; this run has 1",
-                     plan.info().worldSize);
+                     "the plan is for {} rank{}, {} {} started: compile with "
+                     "--world-size={} or start {} (mpirun -n {} qwenrun …)",
+                     planned, planned == 1 ? "" : "s", started,
+                     started == 1 ? "was" : "were", started, planned, planned);
   switch (plan.info().targetKind) {
   case TargetKind::Cpu:
     return createCpuExecutor(plan, options);
@@ -37,9 +42,9 @@ Executor::create(const Plan &plan, const ExecutorOptions &options) {
                    plan.info().target);
 }
 
-Executor::Executor(const Plan &plan)
-    : held(plan), slotProgram(runsInFlight, -1),
-      latestRun(plan.programs().size()) {}
+Executor::Executor(const Plan &plan, Communicator *ranks)
+    : held(plan), group(ranks ? ranks : &selfCommunicator()),
+      slotProgram(runsInFlight, -1), latestRun(plan.programs().size()) {}
 
 Executor::~Executor() = default;
 
@@ -125,18 +130,87 @@ Buffer Executor::view(const PlanPlace &place) const {
   return {place.type, address(place.buffer) + place.byteOffset};
 }
 
+/// `slice` of a rank's shard.
+static Buffer partOf(const Buffer &shard, const PlanSlice &slice) {
+  Buffer part;
+  part.dtype = shard.dtype;
+  part.rank = 1;
+  part.shape[0] = slice.elements;
+  part.strides[0] = 1;
+  if (shard.data)
+    part.data =
+        shard.as<std::byte>() + slice.shardOffset * dtypeBytes(shard.dtype);
+  return part;
+}
+
+PlanSlice Executor::slice(int i) const {
+  const PlanParameter &parameter = held.parameters()[static_cast<size_t>(i)];
+  if (parameter.bucket < 0)
+    return {parameter.type.elements(), 0, 0};
+  return sliceOf(parameter,
+                 held.buckets()[static_cast<size_t>(parameter.bucket)],
+                 group->rank());
+}
+
+int64_t Executor::firstElement(int i) const { return slice(i).firstElement; }
+
+Buffer Executor::tensor(int i, PlanPlace PlanParameter::*own,
+                        PlanPlace PlanBucket::*shared) const {
+  const PlanParameter &parameter = held.parameters()[static_cast<size_t>(i)];
+  if (parameter.bucket < 0)
+    return view(parameter.*own);
+  const PlanBucket &bucket =
+      held.buckets()[static_cast<size_t>(parameter.bucket)];
+  return partOf(view(bucket.*shared), slice(i));
+}
+
 Buffer Executor::parameter(int i) const {
-  return view(held.parameters()[static_cast<size_t>(i)].value);
+  return tensor(i, &PlanParameter::value, &PlanBucket::value);
 }
 Buffer Executor::gradient(int i) const {
-  return view(held.parameters()[static_cast<size_t>(i)].gradient);
+  return tensor(i, &PlanParameter::gradient, &PlanBucket::gradient);
 }
 Buffer Executor::moment1(int i) const {
-  return view(held.parameters()[static_cast<size_t>(i)].moment1);
+  return tensor(i, &PlanParameter::moment1, &PlanBucket::moment1);
 }
 Buffer Executor::moment2(int i) const {
-  return view(held.parameters()[static_cast<size_t>(i)].moment2);
+  return tensor(i, &PlanParameter::moment2, &PlanBucket::moment2);
 }
 Buffer Executor::master(int i) const {
-  return view(held.parameters()[static_cast<size_t>(i)].master);
+  return tensor(i, &PlanParameter::master, &PlanBucket::master);
+}
+
+Status Executor::expandBuckets(AdamWArgs &args) const {
+  if (args.buckets.empty())
+    return okStatus();
+  AdamWArgs shards = std::move(args);
+  args = AdamWArgs();
+  args.hyper = shards.hyper;
+  args.stats = shards.stats;
+  args.rng = shards.rng;
+  args.decay = shards.decay;
+  for (size_t at = 0; at < shards.buckets.size(); ++at) {
+    int64_t bucket = shards.buckets[at];
+    if (bucket < 0 || bucket >= int64_t(held.buckets().size()) ||
+        held.buckets()[size_t(bucket)].shardElements !=
+            shards.params[at].elements())
+      return dataLoss("adamw: entry {} is not a shard of bucket {}", at,
+                      bucket);
+    for (int i = 0; i < int(held.parameters().size()); ++i) {
+      const PlanParameter &parameter = held.parameters()[size_t(i)];
+      PlanSlice part = slice(i);
+      if (parameter.bucket != bucket || parameter.decay != args.decay ||
+          part.elements == 0)
+        continue;
+      args.params.push_back(partOf(shards.params[at], part));
+      args.grads.push_back(partOf(shards.grads[at], part));
+      args.moments1.push_back(partOf(shards.moments1[at], part));
+      args.moments2.push_back(partOf(shards.moments2[at], part));
+      if (!shards.masters.empty())
+        args.masters.push_back(partOf(shards.masters[at], part));
+      args.tensorIds.push_back(i);
+      args.firstElements.push_back(part.firstElement);
+    }
+  }
+  return okStatus();
 }

@@ -16,6 +16,7 @@
 #ifndef QWEN_RUNTIME_EXECUTOR_EXECUTOR_H
 #define QWEN_RUNTIME_EXECUTOR_EXECUTOR_H
 
+#include "runtime/collectives/Communicator.h"
 #include "runtime/plan/Plan.h"
 #include "runtime/support/DeviceMemory.h"
 
@@ -26,6 +27,8 @@
 #include <vector>
 
 namespace qwen {
+
+struct AdamWArgs;
 
 struct ExecutorOptions {
   /// OpenMP threads of the launches; 0 leaves OpenMP's own choice.
@@ -41,6 +44,9 @@ struct ExecutorOptions {
   bool graph = true;
   /// GPU, plain launches: waits after each, so that an error names its step.
   bool synchronous = false;
+  /// The ranks that run the plan together; null: this one alone. It must
+  /// outlive the executor.
+  Communicator *ranks = nullptr;
 };
 
 /// Runs whose outputs are kept, and that may be started without any having
@@ -108,13 +114,17 @@ public:
   std::optional<Buffer> output(int program, std::string_view name) const;
 
   /// Views of parameter `i` of `plan().parameters()`, in memory(). Optimizer
-  /// state that the plan does not have comes back with a null address.
+  /// state that the plan does not have comes back with a null address. Of a
+  /// sharded parameter: this rank's slice, of rank 1 and maybe empty.
   Buffer parameter(int i) const;
   Buffer gradient(int i) const;
   Buffer moment1(int i) const;
   Buffer moment2(int i) const;
   Buffer master(int i) const;
+  /// Index in parameter `i` of the first element of this rank's slice.
+  int64_t firstElement(int i) const;
   virtual DeviceMemory &memory() = 0;
+  Communicator &ranks() const { return *group; }
 
   /// One line: the processor or GPU that runs the plan.
   virtual std::string deviceName() const = 0;
@@ -127,13 +137,18 @@ public:
   virtual std::string warning() const { return {}; }
 
 protected:
-  explicit Executor(const Plan &plan);
+  explicit Executor(const Plan &plan, Communicator *ranks = nullptr);
 
   /// Where a buffer of the plan lies.
   virtual std::byte *address(uint32_t buffer) const = 0;
   /// Host memory for the outputs of the run in a slot of the ring.
   virtual std::byte *outputSlot(int64_t slot) const = 0;
   Buffer view(const PlanPlace &place) const;
+  /// The part of parameter `i` that this rank holds.
+  PlanSlice slice(int i) const;
+  /// Puts this rank's slices of parameters in the place of its shards of
+  /// buckets.
+  Status expandBuckets(AdamWArgs &args) const;
 
   /// The bytes of an arena that hold a program's outputs, with what lies
   /// between them.
@@ -160,7 +175,12 @@ protected:
   RunTicket nextRun(int program);
 
 private:
+  /// A place of parameter `i`: its own or a slice of its bucket's.
+  Buffer tensor(int i, PlanPlace PlanParameter::*own,
+                PlanPlace PlanBucket::*shared) const;
+
   Plan held;
+  Communicator *group;
   std::vector<OutputRange> outputRanges; ///< by program
   int64_t started = 0;
   std::vector<int> slotProgram;     ///< of the latest run in each slot
