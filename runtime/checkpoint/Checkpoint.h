@@ -52,10 +52,12 @@ private:
 };
 
 /// A parameter as the executor holds it. All buffers are contiguous and lie in
-/// `memory`.
+/// `memory`. Of a parameter that ranks share they are of rank 1 and hold this
+/// rank's slice, which may be empty.
 struct ParameterView {
   std::string name;
-  std::vector<int64_t> shape; ///< as in the checkpoint
+  std::vector<int64_t> shape; ///< as in the checkpoint, of the whole
+  int64_t firstElement = 0;   ///< of the slice, in the whole
   DeviceMemory *memory = &hostMemory();
   Buffer value;
   Buffer master;           ///< float32; null data where there is none

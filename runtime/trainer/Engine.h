@@ -9,6 +9,7 @@
 #define QWEN_RUNTIME_TRAINER_ENGINE_H
 
 #include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/collectives/Communicator.h"
 #include "runtime/data/Batch.h"
 #include "runtime/plan/Plan.h"
 
@@ -64,6 +65,8 @@ public:
   virtual const EngineInputs &inputs() const = 0;
   /// Where parameters, their state and gradients lie.
   virtual DeviceMemory &memory() = 0;
+  /// The ranks that train together. All of them start the same programs.
+  virtual Communicator &ranks() { return selfCommunicator(); }
   /// Model FLOPs of training on tokens and pairs of tokens (Batch).
   virtual double trainingFlops(double tokens, double contextPairs) const = 0;
   /// FLOPs that the launches of a step do: what is recomputed and the places

@@ -58,10 +58,11 @@ static Buffer blockOf(const Buffer &piece, int64_t first, int64_t count) {
   return block;
 }
 
-/// Fills a tensor with a parameter's numbers, rounded first to `through`.
+/// Fills a tensor with a parameter's numbers from element `start` on, rounded
+/// first to `through`.
 static Status fillTensor(const ParameterRole &role, uint32_t seed,
-                         uint32_t tensor, DType through, Staging &staging,
-                         const Buffer &target) {
+                         uint32_t tensor, int64_t start, DType through,
+                         Staging &staging, const Buffer &target) {
   return staging.write(target, [&](int64_t begin, const Buffer &piece) {
     int64_t count = piece.elements();
 #pragma omp parallel for schedule(static)
@@ -70,7 +71,8 @@ static Status fillTensor(const ParameterRole &role, uint32_t seed,
       std::array<float, blockElements> rounded;
       auto n = static_cast<size_t>(std::min(blockElements, count - first));
       auto numbers = std::span(values).first(n);
-      fillElements(role, seed, tensor, uint64_t(begin + first), numbers);
+      fillElements(role, seed, tensor, uint64_t(start + begin + first),
+                   numbers);
       Buffer block = blockOf(piece, first, int64_t(n));
       if (through != DType::F32) {
         loadElements(FileDType::F64, std::as_bytes(numbers), block);
@@ -94,11 +96,12 @@ Status qwen::initializeParameters(Engine &engine, uint32_t seed) {
     // With a master the parameter is the master's rounding, as after an update.
     bool hasMaster = parameter.master.data != nullptr;
     DType through = hasMaster ? parameter.master.dtype : parameter.value.dtype;
-    QWEN_RETURN_IF_ERROR(
-        fillTensor(role, seed, tensor, through, staging, parameter.value));
+    QWEN_RETURN_IF_ERROR(fillTensor(role, seed, tensor, parameter.firstElement,
+                                    through, staging, parameter.value));
     if (hasMaster)
-      QWEN_RETURN_IF_ERROR(
-          fillTensor(role, seed, tensor, through, staging, parameter.master));
+      QWEN_RETURN_IF_ERROR(fillTensor(role, seed, tensor,
+                                      parameter.firstElement, through, staging,
+                                      parameter.master));
   }
   return okStatus();
 }

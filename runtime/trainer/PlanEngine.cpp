@@ -134,6 +134,7 @@ void PlanEngine::bindParameters() {
     view.name = parameter.name;
     view.shape.assign(parameter.type.shape.begin(),
                       parameter.type.shape.begin() + parameter.type.rank);
+    view.firstElement = executor->firstElement(i);
     view.memory = &executor->memory();
     view.value = executor->parameter(i);
     view.master = executor->master(i);

@@ -22,6 +22,7 @@ public:
   std::span<const ParameterRole> roles() const override { return parts; }
   const EngineInputs &inputs() const override { return bound; }
   DeviceMemory &memory() override { return executor->memory(); }
+  Communicator &ranks() override { return executor->ranks(); }
   double trainingFlops(double tokens, double contextPairs) const override;
   double launchedFlops(int64_t microBatches,
                        double contextPairs) const override;

@@ -44,8 +44,11 @@ StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
                                   const TrainerOptions &options) {
   Trainer trainer(engine, data, options);
   PackLimits limits = engine.limits();
-  trainer.position.identity = {data.contentHash(), options.seed, limits.tokens,
-                               limits.documents, options.accumulation};
+  trainer.position.identity = {
+      data.contentHash(), options.seed, limits.tokens, limits.documents,
+      options.packsPerStep > 0 ? options.packsPerStep
+                               : options.accumulation * engine.ranks().size()};
+  int64_t packsPerStep = trainer.packsPerStep();
   trainer.total = options.steps;
   if (options.steps <= 0) {
     // Epochs differ by a pack or so, so that their sum has to be counted.
@@ -53,8 +56,7 @@ StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
       QWEN_ASSIGN_OR_RETURN(
           EpochPacking packing,
           EpochPacking::create(data, limits, options.seed, uint32_t(epoch)));
-      trainer.total +=
-          (packing.packs() + options.accumulation - 1) / options.accumulation;
+      trainer.total += (packing.packs() + packsPerStep - 1) / packsPerStep;
     }
   }
   QWEN_RETURN_IF_ERROR(trainer.loadEpoch());
@@ -86,6 +88,36 @@ Status Trainer::restore(const TrainerState &saved) {
   return okStatus();
 }
 
+/// Chooses a round's packs, those from number `begin` of the epoch on, one a
+/// rank, and counts what is in them.
+void Trainer::choosePacks(PendingStep &step, int64_t begin) {
+  StepResult &result = step.result;
+  int64_t end = std::min<int64_t>(begin + engine->ranks().size(),
+                                  cursor.pack + result.packs);
+  int64_t own = emptyPack, microBatches = result.microBatches;
+  for (int64_t pack = begin; pack < end; ++pack) {
+    auto documents = packing->pack(pack);
+    int64_t supervised = countSupervised(*data, documents);
+    if (supervised == 0)
+      continue;
+    result.supervised += supervised;
+    ++result.microBatches;
+    double pairs = 0;
+    for (uint32_t document : documents) {
+      int64_t length = data->length(document);
+      result.tokens += length;
+      pairs += double(length) * double(length + 1) / 2;
+    }
+    result.contextPairs += pairs;
+    if (pack - begin == engine->ranks().rank())
+      own = pack;
+  }
+  if (result.microBatches == microBatches)
+    return;
+  step.packs.push_back(own);
+  ++result.rounds;
+}
+
 /// Chooses the packs of the step at the cursor and moves the cursor behind it.
 Trainer::PendingStep Trainer::nextStep() {
   PendingStep step;
@@ -93,14 +125,9 @@ Trainer::PendingStep Trainer::nextStep() {
   step.begin = cursor;
   step.packsOfEpoch = packing->packs();
   result.learningRate = options.schedule.rate(cursor.step, total);
-  result.packs = std::min(options.accumulation, packing->packs() - cursor.pack);
-  for (int64_t i = 0; i < result.packs; ++i) {
-    int64_t pack = cursor.pack + i;
-    int64_t supervised = countSupervised(*data, packing->pack(pack));
-    result.supervised += supervised;
-    if (supervised > 0)
-      step.packs.push_back(pack);
-  }
+  result.packs = std::min(packsPerStep(), packing->packs() - cursor.pack);
+  for (int64_t i = 0; i < result.packs; i += engine->ranks().size())
+    choosePacks(step, cursor.pack + i);
   ++cursor.step;
   cursor.pack += result.packs;
   // A checkpoint at the end of an epoch stands at the start of the next one.
@@ -121,6 +148,7 @@ Status Trainer::start() {
   QWEN_RETURN_IF_ERROR(loadEpoch());
   pending.push_back(nextStep());
   PendingStep &step = pending.back();
+  engine->ranks().enterStep(step.end.step);
   if (step.result.supervised > 0)
     return startMicroBatches(step);
   step.result.kind = StepResult::Kind::Empty;
@@ -140,20 +168,24 @@ StatusOr<EngineRun> Trainer::startRun(EngineRun::Program program) {
   return run;
 }
 
+/// Fills `batch`.
+Status Trainer::fillPack(const EpochPacking &packs, int64_t pack) {
+  std::span<const uint32_t> documents;
+  if (pack != emptyPack)
+    documents = packs.pack(pack);
+  return fillBatch(*data, documents, engine->limits(), batch);
+}
+
 Status Trainer::startMicroBatches(PendingStep &step) {
   const EngineInputs &inputs = engine->inputs();
   *inputs.lossScale.as<float>() =
       static_cast<float>(1.0 / double(step.result.supervised));
   for (int64_t pack : step.packs) {
-    QWEN_RETURN_IF_ERROR(
-        fillBatch(*data, packing->pack(pack), engine->limits(), batch));
+    QWEN_RETURN_IF_ERROR(fillPack(*packing, pack));
     setInputs(batch, inputs);
     QWEN_ASSIGN_OR_RETURN(EngineRun run,
                           startRun(EngineRun::Program::MicroStep));
     step.unread.push_back({run, batch.labels});
-    step.result.tokens += batch.used;
-    step.result.contextPairs += batch.contextPairs;
-    ++step.result.microBatches;
   }
   return okStatus();
 }
@@ -233,8 +265,10 @@ Status Trainer::finish(StepResult &result) {
   QWEN_RETURN_IF_ERROR(startUpdate());
   PendingStep &step = pending.front();
   QWEN_RETURN_IF_ERROR(readLosses(step, nextRun));
-  if (step.update)
+  if (step.update) {
     QWEN_RETURN_IF_ERROR(readStats(step));
+    QWEN_ASSIGN_OR_RETURN(step.lossSum, engine->ranks().sum(step.lossSum));
+  }
   QWEN_RETURN_IF_ERROR(countStep(step));
   result = step.result;
   last = std::move(step);
@@ -263,8 +297,7 @@ Status Trainer::cancel() {
 /// are added to those that are there.
 StatusOr<std::string> Trainer::findNonFinite(int64_t pack,
                                              const EpochPacking &packs) {
-  auto documents = packs.pack(pack);
-  QWEN_RETURN_IF_ERROR(fillBatch(*data, documents, engine->limits(), batch));
+  QWEN_RETURN_IF_ERROR(fillPack(packs, pack));
   setInputs(batch, engine->inputs());
   QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(EngineRun::Program::MicroStep));
   QWEN_ASSIGN_OR_RETURN(Buffer nll, engine->finish(run));
@@ -274,7 +307,7 @@ StatusOr<std::string> Trainer::findNonFinite(int64_t pack,
                 batch.cuSeqlens.begin() - 1;
     return fmt::format("loss of token {} of document {}",
                        at - batch.cuSeqlens[size_t(slot)],
-                       documents[size_t(slot)]);
+                       packs.pack(pack)[size_t(slot)]);
   }
   Staging staging(engine->memory());
   for (size_t i = 0; const ParameterRole &role : engine->roles()) {
@@ -298,7 +331,8 @@ StatusOr<std::string> Trainer::explainNonFinite() {
       1.0 / double(std::max<int64_t>(last.result.supervised, 1)));
   std::string found;
   for (size_t i = 0; i < last.packs.size() && found.empty(); ++i) {
-    QWEN_ASSIGN_OR_RETURN(found, findNonFinite(last.packs[i], packs));
+    QWEN_ASSIGN_OR_RETURN(std::string own, findNonFinite(last.packs[i], packs));
+    QWEN_ASSIGN_OR_RETURN(found, engine->ranks().firstText(own));
   }
   QWEN_RETURN_IF_ERROR(discardGradients(*engine));
   return found.empty() ? "nothing found when the step was run again" : found;
@@ -331,19 +365,30 @@ qwen::evaluate(Engine &engine, const TokenDataset &data,
   // Two are enough for one to run while the other one's losses are read, and a
   // stop does not wait for more.
   size_t most = engine.runsAhead() ? 2 : 1;
-  for (int64_t pack = 0; pack < packing.packs(); ++pack) {
-    if (stopRequested && stopRequested()) {
-      result.stopped = true;
+  Communicator &ranks = engine.ranks();
+  // A pack a rank; those without one run an empty one.
+  for (int64_t begin = 0; begin < packing.packs(); begin += ranks.size()) {
+    QWEN_ASSIGN_OR_RETURN(result.stopped,
+                          ranks.any(stopRequested && stopRequested()));
+    if (result.stopped)
       return result;
+    std::span<const uint32_t> own;
+    int64_t supervised = 0;
+    for (int64_t r = 0; r < ranks.size() && begin + r < packing.packs(); ++r) {
+      auto documents = packing.pack(begin + r);
+      int64_t labels = countSupervised(data, documents);
+      supervised += labels;
+      if (r == ranks.rank() && labels > 0)
+        own = documents;
     }
-    QWEN_RETURN_IF_ERROR(fillBatch(data, packing.pack(pack), limits, batch));
-    if (batch.supervised == 0)
+    if (supervised == 0)
       continue;
+    QWEN_RETURN_IF_ERROR(fillBatch(data, own, limits, batch));
     setInputs(batch, engine.inputs());
     QWEN_ASSIGN_OR_RETURN(EngineRun run,
                           engine.start(EngineRun::Program::Evaluation));
     pending.push_back({run, batch.labels});
-    result.supervised += batch.supervised;
+    result.supervised += supervised;
     if (pending.size() >= most)
       QWEN_RETURN_IF_ERROR(readOldest());
   }
@@ -352,6 +397,7 @@ qwen::evaluate(Engine &engine, const TokenDataset &data,
   if (result.supervised == 0)
     return invalidArgument("'{}' has no supervised token to evaluate on",
                            data.path());
+  QWEN_ASSIGN_OR_RETURN(sum, ranks.sum(sum));
   result.loss = sum / double(result.supervised);
   return result;
 }

@@ -1,10 +1,16 @@
 //===- Trainer.h - Optimizer steps and evaluation --------------*- C++ -*-===//
 //
-// One step takes `accumulation` packs of the current epoch, or what is left of
-// it: an epoch's last step may have fewer, and no step crosses an epoch. The
-// loss is the mean over the supervised tokens of the whole step. A micro-batch
-// without a supervised token is not run; a step without one changes nothing
-// and is counted. Both take their place in the schedule and the data.
+// One step takes `accumulation` packs a rank of the current epoch, or what is
+// left of it: an epoch's last step may have fewer, and no step crosses an
+// epoch. The loss is the mean over the supervised tokens of the whole step. A
+// micro-batch without a supervised token is not run; a step without one changes
+// nothing and is counted. Both take their place in the schedule and the data.
+//
+// With N ranks, rank r takes packs r, r + N, ... of a step. Each knows the
+// packs of all, so that what is counted is that of the whole step on every
+// rank. As the ranks need each other in a micro-step, one of those whose pack
+// is missing or has no supervised token runs an empty pack, unless that holds
+// for all.
 //
 // A step is started and finished apart, so that the next one's micro-batches
 // can be started before the results of this one are read:
@@ -36,7 +42,9 @@ namespace qwen {
 struct TrainerOptions {
   int64_t steps = 0;
   int64_t epochs = 0;
-  int64_t accumulation = 1;
+  int64_t accumulation = 1; ///< micro-batches of a rank
+  /// Micro-batches of a step over all ranks; 0: `accumulation` on each.
+  int64_t packsPerStep = 0;
   uint32_t seed = 0;
   Schedule schedule;
   AdamWOptions adamw;
@@ -57,7 +65,8 @@ struct StepResult {
   int64_t tokens = 0; ///< without padding
   int64_t supervised = 0;
   double contextPairs = 0;
-  int64_t microBatches = 0; ///< run, of `packs`
+  int64_t microBatches = 0; ///< of `packs`: with a supervised token
+  int64_t rounds = 0;       ///< micro-steps that each rank ran
 };
 
 /// Mean negative log-likelihood over a data set.
@@ -106,6 +115,8 @@ public:
   StatusOr<std::string> explainNonFinite();
 
 private:
+  /// Stands for a pack without documents.
+  static constexpr int64_t emptyPack = -1;
   /// A place in the data.
   struct Cursor {
     int64_t step = 0, epoch = 0, pack = 0;
@@ -120,7 +131,7 @@ private:
     StepResult result;
     Cursor begin, end;
     int64_t packsOfEpoch = 0;
-    std::vector<int64_t> packs; ///< with supervised tokens
+    std::vector<int64_t> packs; ///< of this rank's rounds; emptyPack: none
     std::deque<MicroBatch> unread;
     double lossSum = 0;
     std::optional<EngineRun> update;
@@ -130,7 +141,10 @@ private:
   Trainer(Engine &engine, const TokenDataset &data, TrainerOptions options)
       : engine(&engine), data(&data), options(options) {}
   Status loadEpoch();
+  int64_t packsPerStep() const { return position.identity.accumulation; }
   PendingStep nextStep();
+  void choosePacks(PendingStep &step, int64_t begin);
+  Status fillPack(const EpochPacking &packs, int64_t pack);
   Status startMicroBatches(PendingStep &step);
   Status startUpdate();
   StatusOr<EngineRun> startRun(EngineRun::Program program);

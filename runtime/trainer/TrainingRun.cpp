@@ -88,12 +88,14 @@ Status TrainingRun::reportStep(const StepResult &result, double seconds) {
   report.learningRate = result.learningRate;
   report.tokensPerSecond = double(result.tokens) / seconds;
   if (options.peakTflops > 0) {
-    double possible = options.peakTflops * 1e12 * seconds;
+    double ranks = engine.ranks().size();
+    double possible = ranks * options.peakTflops * 1e12 * seconds;
     report.mfu =
         engine.trainingFlops(double(result.tokens), result.contextPairs) /
         possible;
     report.hfu =
-        engine.launchedFlops(result.microBatches, result.contextPairs) /
+        ranks *
+        engine.launchedFlops(result.rounds, result.contextPairs / ranks) /
         possible;
   }
   if (gpu)
@@ -219,7 +221,11 @@ StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
   evaluatedStep = trainer.state().evaluatedStep;
   if (due(options.evalEvery, trainer.state().step))
     QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
-  while (!trainer.finished() && !stopRequested()) {
+  while (!trainer.finished()) {
+    // A signal may reach any rank; all of them stop after the same step.
+    QWEN_ASSIGN_OR_RETURN(bool stop, engine.ranks().any(stopRequested()));
+    if (stop)
+      break;
     StepResult result;
     QWEN_RETURN_IF_ERROR(runStep(result));
     QWEN_RETURN_IF_ERROR(checkNonFinite(result));
