@@ -71,8 +71,10 @@ private:
     measured.tokens += result.tokens;
     measured.modelFlops +=
         engine.trainingFlops(double(result.tokens), result.contextPairs);
+    double ranks = engine.ranks().size();
     measured.hardwareFlops +=
-        engine.launchedFlops(result.microBatches, result.contextPairs);
+        ranks *
+        engine.launchedFlops(result.rounds, result.contextPairs / ranks);
     return okStatus();
   }
 
@@ -96,7 +98,7 @@ bench::measureSteps(PlanEngine &engine, const Plan &plan,
   StepMeasurement measured;
   StepLoop loop(engine, trainer, options);
   QWEN_RETURN_IF_ERROR(loop.run(measured));
-  measured.peakTflops = options.peakTflops;
+  measured.peakTflops = options.peakTflops * engine.ranks().size();
   measured.packTokens = plan.info().tokens;
   measured.accumulation = trainerOptions.accumulation;
   Executor &device = engine.device();

@@ -57,6 +57,7 @@ Status qwen::benchmark(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(
       bench::StepMeasurement measured,
       bench::measureSteps(*session.engine, plan, data, measuring));
-  fmt::print("{{{}}}\n", bench::jsonFields(measured));
+  if (session.isFirst())
+    fmt::print("{{{}}}\n", bench::jsonFields(measured));
   return okStatus();
 }

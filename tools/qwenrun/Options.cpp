@@ -93,7 +93,10 @@ void Parser::addDataOptions() {
       "--epochs", options.trainer.epochs,
       "Passes over the data (default 1), where --steps is not given");
   app.add_option("--accumulation", options.trainer.accumulation,
-                 "Micro-batches of a step");
+                 "Micro-batches of a step on each rank");
+  app.add_option("--packs-per-step", options.trainer.packsPerStep,
+                 "Micro-batches of a step over all ranks, instead of "
+                 "--accumulation on each; 0: not given");
   app.add_option("--seed", options.trainer.seed,
                  "Seed of sampling, initialisation and rounding");
 }
@@ -125,7 +128,7 @@ void Parser::addRunOptions() {
                  "Steps in a row without a finite update before giving up");
   peakOption =
       app.add_option("--peak-tflops", run.peakTflops,
-                     "Peak of the machine for MFU and HFU; 0: not shown")
+                     "Peak of a rank's device for MFU and HFU; 0: not shown")
           ->default_str("989.4, an H200's dense bf16, for sm_90a, else 0");
   app.add_option("--log-every", options.logEvery,
                  "Steps between lines where the output is no terminal");
@@ -153,6 +156,9 @@ void Parser::addRunOptions() {
   app.add_option("--device", options.device,
                  "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
                  "leaves");
+  app.add_option("--rank-timeout", options.rankTimeout,
+                 "Seconds without a sign of life, or in one launch, after "
+                 "which a rank counts as lost");
   app.add_flag("--wait-each-launch", options.waitEachLaunch,
                "GPU: no graphs, and a wait after each launch, so that an error "
                "of the GPU names its launch (slow)");
@@ -229,6 +235,9 @@ static Status checkTraining(const TrainerOptions &trainer) {
       {trainer.steps >= 0, "--steps must not be negative"},
       {trainer.epochs >= 0, "--epochs must not be negative"},
       {trainer.accumulation >= 1, "--accumulation must be at least 1"},
+      {trainer.packsPerStep >= 0, "--packs-per-step must not be negative"},
+      {trainer.packsPerStep == 0 || trainer.accumulation == 1,
+       "--packs-per-step and --accumulation exclude each other"},
       {trainer.steps == 0 || trainer.epochs == 0,
        "--steps and --epochs exclude each other"},
       {std::isfinite(trainer.schedule.peak) && trainer.schedule.peak >= 0,
@@ -268,6 +277,8 @@ static Status checkRun(const Options &options) {
       {options.threads >= 0 && options.threads <= 4096,
        "--threads must lie between 0 and 4096"},
       {options.device >= 0, "--device must not be negative"},
+      {options.rankTimeout >= 1 && options.rankTimeout <= 86400,
+       "--rank-timeout must lie between 1 and 86400"},
       {std::all_of(documents.begin(), documents.end(),
                    [](int64_t length) { return length >= 1; }),
        "--documents must be lengths of at least 1"},
@@ -284,10 +295,11 @@ static Status checkRun(const Options &options) {
 static Status checkCounts(const Options &options) {
   constexpr int64_t largest = 1'000'000'000;
   const TrainerOptions &trainer = options.trainer;
-  for (int64_t count : {trainer.steps, trainer.epochs, trainer.accumulation,
-                        options.run.evalEvery, options.run.saveEvery,
-                        options.run.keep, options.run.maxNonFinite,
-                        options.benchmark, options.profile, options.logEvery})
+  for (int64_t count :
+       {trainer.steps, trainer.epochs, trainer.accumulation,
+        trainer.packsPerStep, options.run.evalEvery, options.run.saveEvery,
+        options.run.keep, options.run.maxNonFinite, options.benchmark,
+        options.profile, options.logEvery})
     if (count > largest)
       return invalidArgument("a number of steps, epochs, micro-batches or "
                              "checkpoints is {}, expected at most {}",

@@ -49,6 +49,7 @@ struct Options {
   int threads = 0;
   int device = 0; ///< number of the GPU
   bool waitEachLaunch = false;
+  double rankTimeout = 30; ///< seconds
   int64_t logEvery = 10;
 
   /// The options that shape training, as a JSON object.

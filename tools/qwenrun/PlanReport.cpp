@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 using namespace qwen;
 
@@ -125,11 +126,15 @@ static StatusOr<std::string> describeNorms(Engine &engine, ParameterInit init,
     if (engine.roles()[i++].init == init &&
         view.name.ends_with("norm.weight")) {
       QWEN_ASSIGN_OR_RETURN(double mean, staging.mean(view.value));
-      sum += mean;
+      auto elements = std::accumulate(view.shape.begin(), view.shape.end(),
+                                      int64_t(1), std::multiplies<>());
+      // A rank's slice counts as what it is of the tensor.
+      sum += mean * (double(view.value.elements()) / double(elements));
       ++count;
     }
   if (count == 0)
     return std::string();
+  QWEN_ASSIGN_OR_RETURN(sum, engine.ranks().sum(sum));
   return fmt::format("; {} mean {:.3f} over {} tensors", what,
                      sum / double(count), count);
 }

@@ -84,8 +84,9 @@ static std::string describeStep(const Session &session,
   double milliseconds = measured.replayMilliseconds;
   return text +
          fmt::format(
-             "\n{}: {:.3f} ms a step; its launches, timed one by one: {:.3f} "
+             "\n{}{}: {:.3f} ms a step; its launches, timed one by one: {:.3f} "
              "ms ({:+.1f} %)\n{:.0f} tokens/s, {:.4g} model TFLOP/s\n",
+             session.ranks->size() > 1 ? "rank 0, " : "",
              gpu ? "as replayed graphs" : "without timing launches",
              milliseconds, total.milliseconds,
              100 * (total.milliseconds / milliseconds - 1),
@@ -116,6 +117,8 @@ Status qwen::profile(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(StepMeasurement measured,
                         measureStep(session.engine->device(), step, warmUpSteps,
                                     options.profile));
+  if (!session.isFirst())
+    return okStatus();
   fmt::print("\n{}, mean of {} steps\nmax: {:.4g} TFLOP/s and {:.3g} TB/s, of "
              "{}\n\n{}\n{}",
              session.engine->device().deviceName(), options.profile,

@@ -33,9 +33,8 @@ static PlainMicroStep plainMicroStep(PlanEngine &engine) {
 /// Checks of the whole model; its memory is given back at the end.
 static StatusOr<Rows> checkModel(const Session &session, const Plan &plan,
                                  TargetKind kind) {
-  QWEN_ASSIGN_OR_RETURN(
-      PlanEngine engine,
-      PlanEngine::create(plan, executorOptions(session.options)));
+  QWEN_ASSIGN_OR_RETURN(PlanEngine engine,
+                        PlanEngine::create(plan, executorOptions(session)));
   fmt::print(session.log, "{}; weights: random\n",
              engine.device().deviceName());
   uint32_t seed = session.options.trainer.seed;
@@ -74,6 +73,11 @@ static StatusOr<Rows> checkKernels(const Session &session, const Plan &plan,
 }
 
 Status qwen::selfcheck(const Session &session, const Plan &plan) {
+  if (plan.info().worldSize > 1)
+    return makeError(StatusCode::FailedPrecondition,
+                     "--selfcheck needs a plan for one rank; this one is for "
+                     "{}",
+                     plan.info().worldSize);
   auto begin = std::chrono::steady_clock::now();
   TargetKind kind = targetKind(plan.info().target).value_or(TargetKind::Cpu);
   QWEN_ASSIGN_OR_RETURN(Rows rows, checkModel(session, plan, kind));

@@ -12,8 +12,10 @@
 
 using namespace qwen;
 
-ExecutorOptions qwen::executorOptions(const Options &options) {
+ExecutorOptions qwen::executorOptions(const Session &session) {
+  const Options &options = session.options;
   ExecutorOptions result;
+  result.ranks = session.ranks;
   result.threads = options.threads;
   result.device = options.device;
   result.synchronous = options.waitEachLaunch;
@@ -24,9 +26,8 @@ Status qwen::openEngine(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
   fmt::print(session.log, "{}\n{}\n", table,
              describeForecast(plan.info().forecast));
-  QWEN_ASSIGN_OR_RETURN(
-      PlanEngine engine,
-      PlanEngine::create(plan, executorOptions(session.options)));
+  QWEN_ASSIGN_OR_RETURN(PlanEngine engine,
+                        PlanEngine::create(plan, executorOptions(session)));
   session.engine = std::make_unique<PlanEngine>(std::move(engine));
   fmt::print(session.log, "{}\n", describeDevice(session.engine->device()));
   if (std::string warning = session.engine->device().warning();
@@ -98,6 +99,8 @@ Status qwen::evaluateOnly(Session &session, const Plan &plan) {
   if (!std::isfinite(result.loss))
     return makeError(StatusCode::FailedPrecondition,
                      "the loss on '{}' is not finite", options.eval);
+  if (!session.isFirst())
+    return okStatus();
   fmt::print("{{\"loss\": {}, \"perplexity\": {}, \"tokens\": {}}}\n",
              result.loss, std::exp(result.loss), result.supervised);
   return okStatus();

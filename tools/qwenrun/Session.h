@@ -21,6 +21,9 @@ namespace qwen {
 struct Session {
   Options options;
   std::FILE *log = stdout; ///< for people; results go to stdout
+  Communicator *ranks = &selfCommunicator();
+  /// Alone among the ranks this one prints, logs and writes what all share.
+  bool isFirst() const { return ranks->rank() == 0; }
   /// When the program started.
   std::chrono::steady_clock::time_point started =
       std::chrono::steady_clock::now();
@@ -32,7 +35,7 @@ struct Session {
 };
 
 /// How the command line wants plans to run.
-ExecutorOptions executorOptions(const Options &options);
+ExecutorOptions executorOptions(const Session &session);
 
 /// Loads the plan, prints the tables and allocates its memory.
 Status openEngine(Session &session, const Plan &plan);

@@ -66,6 +66,20 @@ static StatusOr<Start> findStart(Session &session) {
   return start;
 }
 
+/// The first rank decides for all.
+static StatusOr<Start> agreeOnStart(Session &session) {
+  Start start;
+  if (session.isFirst()) {
+    QWEN_ASSIGN_OR_RETURN(start, findStart(session));
+  }
+  QWEN_ASSIGN_OR_RETURN(start.checkpoint,
+                        session.ranks->firstText(start.checkpoint));
+  if (!session.isFirst() && !start.checkpoint.empty()) {
+    QWEN_ASSIGN_OR_RETURN(start.state, readTrainerState(start.checkpoint));
+  }
+  return start;
+}
+
 /// Files that go into every checkpoint beside the weights.
 static Status collectSideFiles(Session &session, const Plan &plan) {
   const Options &options = session.options;
@@ -107,12 +121,15 @@ static Status loadState(Session &session, const Start &start) {
 
 static void printTraining(const Session &session, const Trainer &trainer) {
   const TrainerOptions &options = session.options.trainer;
+  int64_t packs = trainer.state().identity.accumulation;
   fmt::print(session.log,
              "packing: {} packs an epoch, {:.1f}% full; {} steps of {} "
-             "micro-batch{}, {} schedule, lr {}\n",
+             "micro-batch{}{}, {} schedule, lr {}\n",
              trainer.packsOfEpoch(), trainer.packingEfficiency() * 100,
-             trainer.totalSteps(), options.accumulation,
-             options.accumulation == 1 ? "" : "es",
+             trainer.totalSteps(), packs, packs == 1 ? "" : "es",
+             session.ranks->size() > 1
+                 ? fmt::format(" on {} ranks", session.ranks->size())
+                 : "",
              scheduleKindName(options.schedule.kind), options.schedule.peak);
 }
 
@@ -129,23 +146,28 @@ static std::optional<GpuMonitor> watchGpu(const Session &session) {
   return std::nullopt;
 }
 
-/// Steps, evaluations and checkpoints once everything is in place.
+/// Steps, evaluations and checkpoints once everything is in place. Only the
+/// first rank has a directory.
 static Status runTraining(Session &session, Trainer &trainer,
                           const std::optional<TokenDataset> &evalData,
-                          const RunDirectory &directory,
+                          const RunDirectory *directory,
                           const std::function<bool()> &stopRequested) {
-  QWEN_ASSIGN_OR_RETURN(
-      MetricsLog metrics,
-      MetricsLog::open(directory.path(), trainer.state().step));
+  std::optional<MetricsLog> metrics;
+  if (directory) {
+    QWEN_ASSIGN_OR_RETURN(
+        MetricsLog opened,
+        MetricsLog::open(directory->path(), trainer.state().step));
+    metrics.emplace(std::move(opened));
+  }
   const Checkpoint *source = session.resumed  ? &session.resumed->weights
                              : session.source ? &*session.source
                                               : nullptr;
-  RunFiles files{&directory, source, &session.sideFiles};
+  RunFiles files{directory, source, &session.sideFiles};
   Progress progress(session.log, session.options.logEvery);
   std::optional<GpuMonitor> gpu = watchGpu(session);
   TrainingRun run(trainer, *session.engine, evalData ? &*evalData : nullptr,
-                  files, session.options.run, &metrics, progress,
-                  gpu ? &*gpu : nullptr);
+                  files, session.options.run, metrics ? &*metrics : nullptr,
+                  progress, gpu ? &*gpu : nullptr);
   QWEN_ASSIGN_OR_RETURN(RunEnd end, run.run(stopRequested));
   const TrainerState &state = trainer.state();
   progress.line(fmt::format(
@@ -177,11 +199,12 @@ Status qwen::train(Session &session, const Plan &plan,
   // A resumed run's folder exists; it is locked before it is looked at. A new
   // run's folder is made when nothing can go wrong any more.
   std::optional<RunDirectory> directory;
-  if (options.resume && !listCheckpoints(options.out).empty()) {
+  if (session.isFirst() && options.resume &&
+      !listCheckpoints(options.out).empty()) {
     QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
     directory.emplace(std::move(opened));
   }
-  QWEN_ASSIGN_OR_RETURN(Start start, findStart(session));
+  QWEN_ASSIGN_OR_RETURN(Start start, agreeOnStart(session));
   const std::string &weights =
       start.checkpoint.empty() ? options.weights : start.checkpoint;
   if (!weights.empty()) {
@@ -200,7 +223,7 @@ Status qwen::train(Session &session, const Plan &plan,
     return okStatus();
   }
   QWEN_RETURN_IF_ERROR(loadState(session, start));
-  if (!directory) {
+  if (session.isFirst() && !directory) {
     QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
     directory.emplace(std::move(opened));
     // Another run may have come and gone since the folder was looked at.
@@ -209,5 +232,6 @@ Status qwen::train(Session &session, const Plan &plan,
                        "'{}' got checkpoints of another run meanwhile",
                        options.out);
   }
-  return runTraining(session, trainer, evalData, *directory, stopRequested);
+  return runTraining(session, trainer, evalData,
+                     directory ? &*directory : nullptr, stopRequested);
 }

@@ -10,6 +10,7 @@
 #include "runtime/profile/Implementations.h"
 
 #include <csignal>
+#include <unistd.h>
 
 using namespace qwen;
 
@@ -21,7 +22,35 @@ static void requestStop(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-static Status run(std::span<const std::string> arguments) {
+static int report(const Communicator *ranks, const std::string &message) {
+  fmt::print(stderr, "qwenrun: error: {}{}\n",
+             ranks ? fmt::format("rank {}: ", ranks->rank()) : "", message);
+  return 1;
+}
+
+/// Meets the other ranks where there are any. Only the first one prints.
+static Status joinOthers(Session &session,
+                         std::unique_ptr<Communicator> &ranks) {
+  CommunicatorOptions options;
+  options.rankTimeout = session.options.rankTimeout;
+  // The main thread may wait for the lost rank forever. Whatever it was
+  // writing is not published and is removed by the next run.
+  options.onLostRank = [](const std::string &line) {
+    _exit(report(nullptr, line));
+  };
+  QWEN_ASSIGN_OR_RETURN(ranks, joinRanks(options));
+  if (!ranks)
+    return okStatus();
+  session.ranks = ranks.get();
+  if (session.isFirst())
+    return okStatus();
+  session.log = std::fopen("/dev/null", "w");
+  return session.log ? okStatus()
+                     : makeError(StatusCode::IoError, "cannot open /dev/null");
+}
+
+static Status run(std::span<const std::string> arguments,
+                  std::unique_ptr<Communicator> &ranks) {
   Session session; // its time is that of the start
   QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
   if (parsed.message) {
@@ -42,6 +71,7 @@ static Status run(std::span<const std::string> arguments) {
     fmt::print("{}\n", table);
     return okStatus();
   }
+  QWEN_RETURN_IF_ERROR(joinOthers(session, ranks));
   if (!options.config.empty())
     fmt::print(session.log, "options from '{}'\n", options.config);
   if (options.evalOnly)
@@ -54,6 +84,9 @@ static Status run(std::span<const std::string> arguments) {
     return selfcheck(session, plan);
   std::signal(SIGINT, requestStop);
   std::signal(SIGTERM, requestStop);
+  // mpirun kills what it was to stop, but passes this one on.
+  if (ranks)
+    std::signal(SIGUSR1, requestStop);
   return train(session, plan, [] { return stopSignal != 0; });
 }
 
@@ -61,10 +94,14 @@ int main(int argc, char **argv) {
   // A log that is a file or a pipe shows each line as it comes.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  Status status = run(arguments);
+  std::unique_ptr<Communicator> ranks; // outlives what uses it
+  Status status = run(arguments, ranks);
+  if (status.ok() && ranks)
+    status = ranks->leave();
   std::fflush(stdout);
   if (status.ok())
     return 0;
-  fmt::print(stderr, "qwenrun: error: {}\n", status.message());
-  return 1;
+  if (ranks)
+    ranks->fail(status);
+  return report(ranks.get(), status.message());
 }
