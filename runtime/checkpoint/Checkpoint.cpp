@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/Checkpoint.h"
 
 #include "runtime/checkpoint/Cast.h"
+#include "runtime/checkpoint/Slices.h"
 #include "runtime/checkpoint/Staging.h"
 #include "runtime/support/Json.h"
 
@@ -200,25 +201,31 @@ struct LoadProblems {
 };
 } // namespace
 
-/// True where a file tensor has a NaN or an infinity.
-static bool hasNonFinite(const StoredTensor &tensor) {
+/// True where elements of a file have a NaN or an infinity.
+static bool hasNonFinite(FileDType dtype, std::span<const std::byte> data) {
   // Checked as what it is on disk: a cast may overflow only later.
   Buffer view;
   view.rank = 1;
   view.strides[0] = 1;
-  std::vector<float> widened;
-  if (tensor.dtype == FileDType::F16) {
-    widened.resize(tensor.data.size() / 2);
+  if (dtype == FileDType::F16) {
+    constexpr size_t pieceBytes = size_t(8) << 20;
+    std::vector<float> widened(std::min(data.size(), pieceBytes) / 2);
     view.data = widened.data();
-    view.shape[0] = int64_t(widened.size());
-    loadElements(tensor.dtype, tensor.data, view);
-    return firstNonFinite(view) >= 0;
+    while (!data.empty()) {
+      auto piece = data.first(std::min(data.size(), pieceBytes));
+      view.shape[0] = int64_t(piece.size() / 2);
+      loadElements(dtype, piece, view);
+      if (firstNonFinite(view) >= 0)
+        return true;
+      data = data.subspan(piece.size());
+    }
+    return false;
   }
-  view.dtype = tensor.dtype == FileDType::F64    ? DType::F64
-               : tensor.dtype == FileDType::BF16 ? DType::BF16
-                                                 : DType::F32;
-  view.shape[0] = int64_t(tensor.data.size()) / dtypeBytes(view.dtype);
-  view.data = const_cast<std::byte *>(tensor.data.data());
+  view.dtype = dtype == FileDType::F64    ? DType::F64
+               : dtype == FileDType::BF16 ? DType::BF16
+                                          : DType::F32;
+  view.shape[0] = int64_t(data.size()) / dtypeBytes(view.dtype);
+  view.data = const_cast<std::byte *>(data.data());
   return firstNonFinite(view) >= 0;
 }
 
@@ -241,7 +248,7 @@ static LoadProblems findProblems(const Checkpoint &checkpoint,
       problems.wrongType.push_back(
           fmt::format("{}: F64, F32, BF16 or F16 expected, file {}",
                       parameter.name, fileDTypeName(tensor->dtype)));
-    else if (hasNonFinite(*tensor))
+    else if (hasNonFinite(tensor->dtype, storedSlice(*tensor, parameter)))
       problems.notFinite.push_back(parameter.name);
   }
   for (const Checkpoint::Shard &shard : checkpoint.shards())
@@ -264,18 +271,19 @@ static void countCast(LoadReport &report, FileDType from, DType to,
   report.casts.push_back({from, to, 1, name});
 }
 
-/// Fills a parameter and its master from a tensor of its shape.
+/// Fills a rank's slice of a parameter and its master from a tensor of its
+/// shape.
 static Status loadParameter(const Checkpoint &checkpoint,
                             const StoredTensor &tensor,
                             ParameterView &parameter) {
   Staging staging(*parameter.memory);
   auto size = static_cast<size_t>(fileDTypeBytes(tensor.dtype));
+  std::span<const std::byte> slice = storedSlice(tensor, parameter);
   auto load = [&](int64_t first, const Buffer &piece) -> Status {
-    loadElements(
-        tensor.dtype,
-        tensor.data.subspan(static_cast<size_t>(first) * size,
-                            static_cast<size_t>(piece.elements()) * size),
-        piece);
+    loadElements(tensor.dtype,
+                 slice.subspan(static_cast<size_t>(first) * size,
+                               static_cast<size_t>(piece.elements()) * size),
+                 piece);
     if (tensor.dtype == fileDTypeOf(piece.dtype) || firstNonFinite(piece) < 0)
       return okStatus();
     return dataLoss("checkpoint '{}': tensor '{}' of {} has values that {} "
@@ -288,15 +296,10 @@ static Status loadParameter(const Checkpoint &checkpoint,
                                : okStatus();
 }
 
-StatusOr<LoadReport>
-qwen::loadParameters(const Checkpoint &checkpoint,
-                     std::span<ParameterView> parameters,
-                     std::span<const std::string> carryPrefixes) {
-  std::vector<std::string> problems =
-      findProblems(checkpoint, parameters, carryPrefixes).lines();
-  if (!problems.empty())
-    return dataLoss("checkpoint '{}' does not fit the plan, tensors: {}",
-                    checkpoint.directory(), fmt::join(problems, "; "));
+/// Fills all parameters from tensors that fit.
+static StatusOr<LoadReport>
+fillParameters(const Checkpoint &checkpoint,
+               std::span<ParameterView> parameters) {
   LoadReport report;
   for (ParameterView &parameter : parameters) {
     const StoredTensor &tensor = *checkpoint.find(parameter.name);
@@ -305,7 +308,7 @@ qwen::loadParameters(const Checkpoint &checkpoint,
         parameter.master.data ? parameter.master.dtype : parameter.value.dtype;
     parameter.original = holdsExactly(kept, tensor.dtype)
                              ? std::span<const std::byte>()
-                             : tensor.data;
+                             : storedSlice(tensor, parameter);
     QWEN_RETURN_IF_ERROR(loadParameter(checkpoint, tensor, parameter));
     countCast(report, tensor.dtype, parameter.value.dtype, parameter.name);
     ++report.loadedTensors;
@@ -322,6 +325,22 @@ qwen::loadParameters(const Checkpoint &checkpoint,
   return report;
 }
 
+StatusOr<LoadReport> qwen::loadParameters(
+    const Checkpoint &checkpoint, std::span<ParameterView> parameters,
+    std::span<const std::string> carryPrefixes, Communicator &ranks) {
+  QWEN_RETURN_IF_ERROR(checkSlices(parameters, ranks));
+  std::vector<std::string> problems =
+      findProblems(checkpoint, parameters, carryPrefixes).lines();
+  Status fit;
+  if (!problems.empty())
+    fit = dataLoss("checkpoint '{}' does not fit the plan, tensors: {}",
+                   checkpoint.directory(), fmt::join(problems, "; "));
+  QWEN_RETURN_IF_ERROR(ranks.agree(fit));
+  auto report = fillParameters(checkpoint, parameters);
+  QWEN_RETURN_IF_ERROR(ranks.agree(report.status()));
+  return report;
+}
+
 Status qwen::checkFinite(std::span<const ParameterView> parameters) {
   auto check = [](const ParameterView &parameter, const Buffer &buffer,
                   const char *what) -> Status {
@@ -333,7 +352,7 @@ Status qwen::checkFinite(std::span<const ParameterView> parameters) {
       return okStatus();
     return makeError(StatusCode::FailedPrecondition,
                      "{} of '{}' is NaN or infinite at element {}", what,
-                     parameter.name, at);
+                     parameter.name, parameter.firstElement + at);
   };
   for (const ParameterView &parameter : parameters) {
     QWEN_RETURN_IF_ERROR(check(parameter, parameter.value, "value"));

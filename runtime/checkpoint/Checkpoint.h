@@ -5,6 +5,10 @@
 // are matched by their HF names; tensors that the plan does not train are
 // carried from the loaded to the saved checkpoint byte for byte.
 //
+// Ranks that share a model read and write the same files, which do not tell how
+// many they were. Each of them calls these functions with its own slices and
+// touches the bytes of those alone; an error of one is an error of all.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef QWEN_RUNTIME_CHECKPOINT_CHECKPOINT_H
@@ -12,6 +16,7 @@
 
 #include "qwen/Plan/Buffer.h"
 #include "runtime/checkpoint/Safetensors.h"
+#include "runtime/collectives/Communicator.h"
 #include "runtime/support/DeviceMemory.h"
 
 #include <map>
@@ -64,7 +69,8 @@ struct ParameterView {
   Buffer moment1, moment2; ///< null data where there are none
   /// The tensor that training started from, in the checkpoint's type, where
   /// that type can hold what the plan's cannot. An element that training did
-  /// not move is saved as its original, so it keeps every bit.
+  /// not move is saved as its original, so it keeps every bit. Of a slice: its
+  /// part. Null data where there is none.
   std::span<const std::byte> original;
 };
 
@@ -94,7 +100,8 @@ bool isCarriedTensor(const std::string &name,
 /// `original` points into the checkpoint afterwards where it is needed.
 StatusOr<LoadReport> loadParameters(const Checkpoint &checkpoint,
                                     std::span<ParameterView> parameters,
-                                    std::span<const std::string> carryPrefixes);
+                                    std::span<const std::string> carryPrefixes,
+                                    Communicator &ranks = selfCommunicator());
 
 /// Largest shard of a checkpoint that has no predecessor to imitate.
 inline constexpr int64_t defaultShardBytes = 5'000'000'000;
@@ -104,7 +111,8 @@ inline constexpr int64_t defaultShardBytes = 5'000'000'000;
 /// types of the plan.
 Status saveParameters(const std::string &directory, const Checkpoint *source,
                       std::span<const ParameterView> parameters,
-                      int64_t maxShardBytes = defaultShardBytes);
+                      int64_t maxShardBytes = defaultShardBytes,
+                      Communicator &ranks = selfCommunicator());
 
 /// Config, tokenizer, template and licence files of a checkpoint folder, that
 /// is every small file that is neither weights nor training state. They stay
@@ -134,16 +142,19 @@ private:
 Status saveOptimizerState(const std::string &directory,
                           const Checkpoint &checkpointTypes,
                           std::span<const ParameterView> parameters,
-                          int64_t maxShardBytes = defaultShardBytes);
+                          int64_t maxShardBytes = defaultShardBytes,
+                          Communicator &ranks = selfCommunicator());
 
 /// Restores what `saveOptimizerState` wrote, bit for bit. To be called after
 /// `loadParameters`. The result holds the originals of the parameters and must
 /// live as long as they are used.
-StatusOr<Checkpoint> loadOptimizerState(const std::string &directory,
-                                        std::span<ParameterView> parameters);
+StatusOr<Checkpoint>
+loadOptimizerState(const std::string &directory,
+                   std::span<ParameterView> parameters,
+                   Communicator &ranks = selfCommunicator());
 
 /// FailedPrecondition that names the first parameter or moment with a NaN or an
-/// infinity.
+/// infinity, in this rank's slices.
 Status checkFinite(std::span<const ParameterView> parameters);
 
 /// "a, b, c and 4 more".

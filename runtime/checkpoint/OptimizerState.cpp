@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/ShardWriter.h"
+#include "runtime/checkpoint/Slices.h"
 #include "runtime/checkpoint/Staging.h"
 
 #include <cstring>
@@ -29,7 +30,7 @@ static void visitState(const ParameterView &parameter, bool exact,
 Status qwen::saveOptimizerState(const std::string &directory,
                                 const Checkpoint &checkpointTypes,
                                 std::span<const ParameterView> parameters,
-                                int64_t maxShardBytes) {
+                                int64_t maxShardBytes, Communicator &ranks) {
   std::vector<TensorSource> tensors;
   for (const ParameterView &parameter : parameters) {
     const StoredTensor *stored = checkpointTypes.find(parameter.name);
@@ -43,16 +44,19 @@ Status qwen::saveOptimizerState(const std::string &directory,
           tensors.push_back({{name, fileDTypeOf(buffer.dtype), parameter.shape},
                              {},
                              buffer,
-                             parameter.memory});
+                             parameter.memory,
+                             parameter.firstElement});
         });
-    if (stored && !parameter.original.empty())
+    if (stored && parameter.original.data())
       tensors.push_back(
           {{"original." + parameter.name, stored->dtype, parameter.shape},
            parameter.original,
-           {}});
+           {},
+           &hostMemory(),
+           parameter.firstElement});
   }
   return writeShards(directory, "optimizer", std::move(tensors),
-                     {{"format", "qwen-optimizer-1"}}, maxShardBytes);
+                     {{"format", "qwen-optimizer-1"}}, maxShardBytes, ranks);
 }
 
 /// Points `original` of a parameter, which loading set to the saved tensor, at
@@ -62,26 +66,33 @@ static bool restoreOriginal(const Checkpoint &state, ParameterView &parameter,
   std::string name = "original." + parameter.name;
   const StoredTensor *tensor = state.find(name);
   if (!tensor) {
-    if (!parameter.original.empty())
+    if (parameter.original.data())
       problems.push_back(fmt::format("{} is missing", name));
     return false;
   }
-  if (tensor->data.size() == parameter.original.size())
-    parameter.original = tensor->data;
+  if (tensor->shape != parameter.shape) {
+    problems.push_back(fmt::format("{} is {}, the plan has [{}]", name,
+                                   toString(*tensor),
+                                   fmt::join(parameter.shape, ", ")));
+    return true;
+  }
+  std::span<const std::byte> slice = storedSlice(*tensor, parameter);
+  if (slice.size() == parameter.original.size())
+    parameter.original = slice;
   else
     problems.push_back(fmt::format("{} has {} bytes, {} expected", tensor->name,
-                                   tensor->data.size(),
-                                   parameter.original.size()));
+                                   slice.size(), parameter.original.size()));
   return true;
 }
 
-StatusOr<Checkpoint>
-qwen::loadOptimizerState(const std::string &directory,
-                         std::span<ParameterView> parameters) {
+/// loadOptimizerState on one rank.
+static StatusOr<Checkpoint> loadState(const std::string &directory,
+                                      std::span<ParameterView> parameters) {
   QWEN_ASSIGN_OR_RETURN(Checkpoint state,
                         Checkpoint::open(directory, "optimizer"));
   struct Copy {
-    const StoredTensor *from;
+    FileDType dtype;
+    std::span<const std::byte> from;
     Buffer to;
     DeviceMemory *memory;
   };
@@ -104,7 +115,8 @@ qwen::loadOptimizerState(const std::string &directory,
                                            toString(*tensor),
                                            toString(expected)));
           else
-            copies.push_back({tensor, buffer, parameter.memory});
+            copies.push_back({tensor->dtype, storedSlice(*tensor, parameter),
+                              buffer, parameter.memory});
           ++known;
         });
   }
@@ -116,8 +128,17 @@ qwen::loadOptimizerState(const std::string &directory,
                     directory, listFirst(problems));
   for (const Copy &copy : copies) {
     Staging staging(*copy.memory);
-    QWEN_RETURN_IF_ERROR(
-        staging.load(copy.from->dtype, copy.from->data, copy.to));
+    QWEN_RETURN_IF_ERROR(staging.load(copy.dtype, copy.from, copy.to));
   }
+  return state;
+}
+
+StatusOr<Checkpoint>
+qwen::loadOptimizerState(const std::string &directory,
+                         std::span<ParameterView> parameters,
+                         Communicator &ranks) {
+  QWEN_RETURN_IF_ERROR(checkSlices(parameters, ranks));
+  auto state = loadState(directory, parameters);
+  QWEN_RETURN_IF_ERROR(ranks.agree(state.status()));
   return state;
 }

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <optional>
 #include <sys/file.h>
 #include <unistd.h>
 #include <utility>
@@ -134,4 +135,29 @@ Status RunDirectory::keepNewest(int64_t keep, int64_t step) const {
     QWEN_RETURN_IF_ERROR(removeDirectory(gone));
   }
   return okStatus();
+}
+
+StatusOr<std::string> qwen::publishCheckpoint(
+    const RunDirectory *directory, int64_t step, Communicator &ranks,
+    const std::function<Status(const std::string &folder)> &write) {
+  std::optional<PendingDirectory> pending;
+  std::string folder, target;
+  auto begin = [&]() -> Status {
+    if (ranks.rank() != 0)
+      return okStatus();
+    if (!directory)
+      return makeError(StatusCode::Internal, "no folder for checkpoints");
+    QWEN_ASSIGN_OR_RETURN(PendingDirectory made,
+                          directory->beginCheckpoint(step));
+    folder = made.path();
+    target = fmt::format("{}/{}{}", directory->path(), checkpointPrefix, step);
+    pending.emplace(std::move(made));
+    return okStatus();
+  };
+  QWEN_RETURN_IF_ERROR(ranks.agree(begin()));
+  QWEN_ASSIGN_OR_RETURN(folder, ranks.firstText(folder));
+  QWEN_ASSIGN_OR_RETURN(target, ranks.firstText(target));
+  QWEN_RETURN_IF_ERROR(ranks.agree(write(folder)));
+  QWEN_RETURN_IF_ERROR(ranks.agree(pending ? pending->publish() : okStatus()));
+  return target;
 }

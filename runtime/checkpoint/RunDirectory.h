@@ -10,9 +10,11 @@
 #ifndef QWEN_RUNTIME_CHECKPOINT_RUNDIRECTORY_H
 #define QWEN_RUNTIME_CHECKPOINT_RUNDIRECTORY_H
 
+#include "runtime/collectives/Communicator.h"
 #include "runtime/support/Publish.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,14 @@ private:
   std::string folder;
   int lock = -1;
 };
+
+/// Writes and publishes the checkpoint of a step together with the other ranks.
+/// The first rank has the `directory`, the others null. `write` fills the
+/// folder whose path it gets; the checkpoint is published when it succeeded on
+/// all ranks, and the folder removed otherwise. Returns the final path.
+StatusOr<std::string> publishCheckpoint(
+    const RunDirectory *directory, int64_t step, Communicator &ranks,
+    const std::function<Status(const std::string &folder)> &write);
 
 } // namespace qwen
 

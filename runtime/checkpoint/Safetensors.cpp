@@ -217,10 +217,10 @@ const StoredTensor *SafetensorsFile::find(const std::string &name) const {
   return it == byName.end() ? nullptr : &stored[it->second];
 }
 
-StatusOr<SafetensorsWriter>
-SafetensorsWriter::create(const std::string &path,
-                          std::span<const TensorSpec> tensors,
+StatusOr<SafetensorsLayout>
+SafetensorsLayout::create(std::span<const TensorSpec> tensors,
                           const SafetensorsMetadata &metadata) {
+  SafetensorsLayout layout;
   // Built by hand because the order of the data is the order of the header.
   std::string header = "{";
   if (!metadata.empty()) {
@@ -236,6 +236,7 @@ SafetensorsWriter::create(const std::string &path,
     if (!bytes || __builtin_add_overflow(end, *bytes, &end))
       return invalidArgument("tensor '{}' is too large to write: {}",
                              tensor.name, toString(tensor));
+    layout.offsets.push_back(end - *bytes);
     header += fmt::format(
         R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
         header.size() == 1 ? "" : ",", jsonString(tensor.name),
@@ -246,11 +247,26 @@ SafetensorsWriter::create(const std::string &path,
   // Spaces round the header up so that the data is aligned in a mapping.
   header.resize((header.size() + 7) / 8 * 8, ' ');
   uint64_t length = header.size();
+  layout.head.resize(lengthBytes);
+  std::memcpy(layout.head.data(), &length, lengthBytes);
+  layout.head += header;
+  auto data = static_cast<int64_t>(layout.head.size());
+  for (int64_t &offset : layout.offsets)
+    offset += data;
+  layout.bytes = data + end;
+  return layout;
+}
+
+StatusOr<SafetensorsWriter>
+SafetensorsWriter::create(const std::string &path,
+                          std::span<const TensorSpec> tensors,
+                          const SafetensorsMetadata &metadata) {
+  QWEN_ASSIGN_OR_RETURN(SafetensorsLayout layout,
+                        SafetensorsLayout::create(tensors, metadata));
   QWEN_ASSIGN_OR_RETURN(OutputFile output, OutputFile::create(path));
   SafetensorsWriter writer(std::move(output));
-  writer.missing = end;
-  QWEN_RETURN_IF_ERROR(writer.file.write(std::as_bytes(std::span(&length, 1))));
-  QWEN_RETURN_IF_ERROR(writer.file.write(header));
+  writer.missing = layout.bytes - static_cast<int64_t>(layout.head.size());
+  QWEN_RETURN_IF_ERROR(writer.file.write(layout.head));
   return writer;
 }
 

@@ -92,6 +92,18 @@ private:
   SafetensorsMetadata strings;
 };
 
+/// Where everything of a file lies before it is written.
+struct SafetensorsLayout {
+  std::string head;             ///< length and header, the file's first bytes
+  std::vector<int64_t> offsets; ///< of the tensors, in the file
+  int64_t bytes = 0;            ///< of the file
+
+  /// The data has the order of `tensors`.
+  static StatusOr<SafetensorsLayout>
+  create(std::span<const TensorSpec> tensors,
+         const SafetensorsMetadata &metadata);
+};
+
 /// Writes a safetensors file front to back in pieces of any size.
 class SafetensorsWriter {
 public:

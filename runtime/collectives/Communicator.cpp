@@ -3,7 +3,6 @@
 #include "runtime/collectives/Communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -62,14 +61,33 @@ StatusOr<bool> Communicator::any(bool mine) {
 StatusOr<std::string> Communicator::firstText(const std::string &mine) {
   if (size() == 1)
     return mine;
-  constexpr size_t longest = 1024;
-  using Text = std::array<char, longest>; // ends with 0
-  Text text{};
-  mine.copy(text.data(), longest - 1);
-  std::vector<Text> all(static_cast<size_t>(size()));
-  QWEN_RETURN_IF_ERROR(allGather(&text, all.data(), longest));
-  for (const Text &candidate : all)
-    if (candidate.front() != 0)
-      return std::string(candidate.data());
+  auto length = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> lengths(static_cast<size_t>(size()));
+  QWEN_RETURN_IF_ERROR(allGather(&length, lengths.data(), sizeof(length)));
+  for (int from = 0; from < size(); ++from) {
+    int64_t bytes = lengths[static_cast<size_t>(from)];
+    if (bytes == 0)
+      continue;
+    std::string text = from == rank() ? mine : std::string(size_t(bytes), '\0');
+    QWEN_RETURN_IF_ERROR(broadcast(text.data(), bytes, from));
+    return text;
+  }
   return std::string();
+}
+
+Status Communicator::agree(const Status &mine) {
+  if (size() == 1)
+    return mine;
+  // The code goes before the text, as a character.
+  std::string text;
+  if (!mine.ok())
+    text = fmt::format("{}rank {}: {}",
+                       static_cast<char>('0' + static_cast<int>(mine.code())),
+                       rank(), mine.message());
+  QWEN_ASSIGN_OR_RETURN(std::string first, firstText(text));
+  if (first.empty())
+    return okStatus();
+  if (first == text)
+    return mine;
+  return Status(static_cast<StatusCode>(first.front() - '0'), first.substr(1));
 }

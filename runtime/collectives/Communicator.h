@@ -53,6 +53,9 @@ public:
   StatusOr<bool> any(bool mine);
   /// What the first rank with a text says; empty where no rank has one.
   StatusOr<std::string> firstText(const std::string &mine);
+  /// Success where all ranks have it; else the error of the first rank that has
+  /// one, by whose number it is known on the others.
+  Status agree(const Status &mine);
 
   /// Tells the watching ranks that this one gets on.
   virtual void note(Activity activity) {}

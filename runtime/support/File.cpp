@@ -2,11 +2,13 @@
 
 #include "runtime/support/File.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -32,7 +34,7 @@ StatusOr<MappedFile> MappedFile::open(const std::string &path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0)
     return systemStatus("open", path, errno);
-  struct stat info{};
+  struct stat info {};
   if (::fstat(descriptor, &info) != 0) {
     Status status = systemStatus("inspect", path, errno);
     ::close(descriptor);
@@ -85,19 +87,22 @@ void MappedFile::unmap() {
 StatusOr<OutputFile> OutputFile::open(const std::string &path, int flags) {
   OutputFile file;
   file.name = path;
-  file.descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+  file.descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644);
   if (file.descriptor < 0)
-    return systemStatus("create", path, errno);
+    return systemStatus(flags & O_CREAT ? "create" : "open", path, errno);
   return file;
 }
 
 StatusOr<OutputFile> OutputFile::create(const std::string &path) {
-  return open(path, O_TRUNC);
+  return open(path, O_CREAT | O_TRUNC);
 }
 
 StatusOr<OutputFile> OutputFile::append(const std::string &path) {
-  return open(path, O_APPEND);
+  return open(path, O_CREAT | O_APPEND);
+}
+
+StatusOr<OutputFile> OutputFile::openExisting(const std::string &path) {
+  return open(path, 0);
 }
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
@@ -133,6 +138,45 @@ Status OutputFile::write(std::span<const std::byte> bytes) {
 
 Status OutputFile::write(std::string_view text) {
   return write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+Status OutputFile::reserve(int64_t bytes) {
+  auto failed = [&](int reason) {
+    return systemStatus(fmt::format("write {} bytes to", bytes), name, reason);
+  };
+  if (bytes == 0)
+    return okStatus();
+  int result = 0;
+  do
+    result = ::fallocate(descriptor, 0, 0, bytes);
+  while (result != 0 && errno == EINTR);
+  if (result == 0)
+    return okStatus();
+  if (errno != EOPNOTSUPP && errno != ENOSYS)
+    return failed(errno);
+  // A file system that cannot set room aside can tell how much there is.
+  struct statvfs disk {};
+  if (::fstatvfs(descriptor, &disk) == 0 && disk.f_frsize > 0 &&
+      uint64_t(bytes) / disk.f_frsize > disk.f_bavail)
+    return failed(ENOSPC);
+  if (::ftruncate(descriptor, bytes) != 0)
+    return failed(errno);
+  return okStatus();
+}
+
+Status OutputFile::writeAt(int64_t offset, std::span<const std::byte> bytes) {
+  constexpr size_t most = size_t(64) << 20; // an interrupt ends a piece early
+  while (!bytes.empty()) {
+    ssize_t written = ::pwrite(descriptor, bytes.data(),
+                               std::min(bytes.size(), most), offset);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return systemStatus("write", name, errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += written;
+  }
+  return okStatus();
 }
 
 Status OutputFile::close() {

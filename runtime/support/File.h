@@ -38,20 +38,27 @@ private:
   std::string name;
 };
 
-/// A file being written front to back. Without `close` what was written counts
-/// as unfinished; the object does not remove it.
+/// A file being written, front to back or at given places. Without `close` what
+/// was written counts as unfinished; the object does not remove it.
 class OutputFile {
 public:
   /// Creates `path`, or empties it.
   static StatusOr<OutputFile> create(const std::string &path);
   /// Opens `path` to write after its end; creates it where it does not exist.
   static StatusOr<OutputFile> append(const std::string &path);
+  /// Opens a file that exists, to write in it by `writeAt`.
+  static StatusOr<OutputFile> openExisting(const std::string &path);
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&other) noexcept;
   ~OutputFile();
 
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text);
+  /// Gives a new file its size, so that others can write in it too. An error
+  /// where the disk has no room for it.
+  Status reserve(int64_t bytes);
+  /// Writes from byte `offset` on.
+  Status writeAt(int64_t offset, std::span<const std::byte> bytes);
   /// Forces the content to the disk and closes. No write may follow.
   Status close();
 

@@ -12,39 +12,48 @@ static double now() {
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
+/// Files of a checkpoint that the first rank writes alone.
+static Status writeOwnFiles(const std::string &folder, const RunFiles &files,
+                            const TrainerState &state,
+                            const RunOptions &options) {
+  if (files.sideFiles)
+    QWEN_RETURN_IF_ERROR(files.sideFiles->writeTo(folder));
+  return publishFile(folder + "/trainer_state.json",
+                     formatTrainerState(state, options.optionsText));
+}
+
 StatusOr<std::string> qwen::saveCheckpoint(const RunFiles &files,
                                            Engine &engine,
                                            const TrainerState &state,
                                            const RunOptions &options) {
-  QWEN_RETURN_IF_ERROR(checkFinite(engine.parameters()));
-  QWEN_ASSIGN_OR_RETURN(PendingDirectory pending,
-                        files.directory->beginCheckpoint(state.step));
-  const std::string &path = pending.path();
-  QWEN_RETURN_IF_ERROR(saveParameters(path, files.source, engine.parameters()));
-  {
-    QWEN_ASSIGN_OR_RETURN(Checkpoint written, Checkpoint::open(path));
-    QWEN_RETURN_IF_ERROR(
-        saveOptimizerState(path, written, engine.parameters()));
-  }
-  if (files.sideFiles)
-    QWEN_RETURN_IF_ERROR(files.sideFiles->writeTo(path));
-  QWEN_RETURN_IF_ERROR(
-      publishFile(path + "/trainer_state.json",
-                  formatTrainerState(state, options.optionsText)));
-  QWEN_RETURN_IF_ERROR(pending.publish());
-  return fmt::format("{}/checkpoint-{}", files.directory->path(), state.step);
+  Communicator &ranks = engine.ranks();
+  std::span<const ParameterView> parameters = engine.parameters();
+  QWEN_RETURN_IF_ERROR(ranks.agree(checkFinite(parameters)));
+  auto write = [&](const std::string &folder) -> Status {
+    QWEN_RETURN_IF_ERROR(saveParameters(folder, files.source, parameters,
+                                        defaultShardBytes, ranks));
+    auto written = Checkpoint::open(folder);
+    QWEN_RETURN_IF_ERROR(ranks.agree(written.status()));
+    QWEN_RETURN_IF_ERROR(saveOptimizerState(folder, *written, parameters,
+                                            defaultShardBytes, ranks));
+    return ranks.rank() == 0 ? writeOwnFiles(folder, files, state, options)
+                             : okStatus();
+  };
+  return publishCheckpoint(files.directory, state.step, ranks, write);
 }
 
 StatusOr<ResumedCheckpoint>
 qwen::loadForResume(const std::string &path, Engine &engine,
                     std::span<const std::string> carryPrefixes) {
-  QWEN_ASSIGN_OR_RETURN(Checkpoint weights, Checkpoint::open(path));
+  Communicator &ranks = engine.ranks();
+  auto weights = Checkpoint::open(path);
+  QWEN_RETURN_IF_ERROR(ranks.agree(weights.status()));
   QWEN_ASSIGN_OR_RETURN(
       LoadReport report,
-      loadParameters(weights, engine.parameters(), carryPrefixes));
+      loadParameters(*weights, engine.parameters(), carryPrefixes, ranks));
   QWEN_ASSIGN_OR_RETURN(Checkpoint optimizer,
-                        loadOptimizerState(path, engine.parameters()));
-  return ResumedCheckpoint{std::move(weights), std::move(optimizer),
+                        loadOptimizerState(path, engine.parameters(), ranks));
+  return ResumedCheckpoint{std::move(weights).value(), std::move(optimizer),
                            std::move(report)};
 }
 
@@ -169,13 +178,17 @@ Status TrainingRun::runEvaluation(const std::function<bool()> &stopRequested) {
 Status TrainingRun::save(bool last) {
   TrainerState state = trainer.state();
   state.evaluatedStep = evaluatedStep;
-  if (!files.directory || savedStep == state.step)
+  if (!saves || savedStep == state.step)
     return okStatus();
   progress.activity("saving");
+  double begin = now();
   auto saved = saveCheckpoint(files, engine, state, options);
   if (saved.ok()) {
     savedStep = state.step;
-    progress.line(fmt::format("saved {}", *saved));
+    progress.line(fmt::format("saved {}; training paused for {:.2f} s", *saved,
+                              now() - begin));
+    if (!files.directory)
+      return okStatus();
     Status kept = files.directory->keepNewest(options.keep, state.step);
     if (!kept.ok())
       progress.line(
@@ -219,6 +232,7 @@ Status TrainingRun::runStep(StepResult &result) {
 StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
   savedStep = trainer.state().step > 0 ? trainer.state().step : -1;
   evaluatedStep = trainer.state().evaluatedStep;
+  QWEN_ASSIGN_OR_RETURN(saves, engine.ranks().any(files.directory != nullptr));
   if (due(options.evalEvery, trainer.state().step))
     QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
   while (!trainer.finished()) {

@@ -30,6 +30,7 @@ struct RunOptions {
 
 /// Where the checkpoints of a run come from and go to.
 struct RunFiles {
+  /// Of the first rank; null on the others, and where nothing is saved.
   const RunDirectory *directory = nullptr;
   /// The loaded checkpoint, whose layout is kept; null for random weights.
   const Checkpoint *source = nullptr;
@@ -37,7 +38,7 @@ struct RunFiles {
 };
 
 /// Writes and publishes the checkpoint of a state. Refuses weights or moments
-/// that are not finite. Returns the folder.
+/// that are not finite. Returns the folder. To be called on all ranks.
 StatusOr<std::string> saveCheckpoint(const RunFiles &files, Engine &engine,
                                      const TrainerState &state,
                                      const RunOptions &options);
@@ -90,6 +91,7 @@ private:
   MetricsLog *metrics;
   Progress &progress;
   const GpuMonitor *gpu;
+  bool saves = false; ///< some rank has a directory
   int64_t savedStep = -1, evaluatedStep = 0;
   int64_t stepsHere = 0;  ///< done by this process
   double stepSeconds = 0; ///< they took

@@ -78,7 +78,7 @@ Status qwen::loadWeights(Session &session) {
   QWEN_ASSIGN_OR_RETURN(LoadReport report,
                         loadParameters(*session.source,
                                        session.engine->parameters(),
-                                       options.carry));
+                                       options.carry, *session.ranks));
   QWEN_ASSIGN_OR_RETURN(
       std::string text,
       describeLoad(*session.engine, report, session.source->directory()));

@@ -10,7 +10,7 @@ using namespace qwen;
 static Status publishCheckpoint(const RunDirectory &run, int64_t step) {
   float value = float(step), moment = 1;
   ParameterView view;
-  view.name = "w";
+  view.name = std::string("w");
   view.shape = {1};
   view.value.rank = 1;
   view.value.shape[0] = view.value.strides[0] = 1;
