@@ -15,6 +15,8 @@ packages=(
   # Runtime.
   libflatbuffers-dev flatbuffers-compiler libfmt-dev nlohmann-json3-dev
   libprotobuf-dev protobuf-compiler libcli11-dev
+  # Several ranks: the MPI module and mpirun. One rank needs neither.
+  libopenmpi-dev openmpi-bin
   # Tests: FileCheck and lit, GoogleTest, the format check.
   llvm-22-tools libgtest-dev clang-format-22
   # Data tools.

@@ -130,6 +130,10 @@ TEST(OptionsTest, RefusesEachContradiction) {
   expect({"--steps", "5", "--epochs", "1"}, "exclude each other");
   expect({"--steps", "-5"}, "--steps must not be negative");
   expect({"--accumulation", "0"}, "at least 1");
+  expect({"--accumulation", "2", "--packs-per-step", "4"},
+         "--packs-per-step and --accumulation exclude");
+  expect({"--packs-per-step", "-1"}, "--packs-per-step must not be negative");
+  expect({"--rank-timeout", "0"}, "--rank-timeout must lie between");
   expect({"--weights", "w"}, "--weights and --init exclude");
   expect({"--schedule", "step"}, "--schedule 'step' is not one of");
   expect({"--warmup", "soon"}, "--warmup: 'soon'");
