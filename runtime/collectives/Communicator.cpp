@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 using namespace qwen;
@@ -75,19 +76,31 @@ StatusOr<std::string> Communicator::firstText(const std::string &mine) {
   return std::string();
 }
 
+/// True for "rank 3: ...", an error that was agreed on before.
+static bool namesRank(std::string_view message) {
+  constexpr std::string_view prefix = "rank ";
+  if (!message.starts_with(prefix))
+    return false;
+  message.remove_prefix(prefix.size());
+  size_t digits = message.find_first_not_of("0123456789");
+  return digits != 0 && digits != message.npos &&
+         message.substr(digits).starts_with(": ");
+}
+
 Status Communicator::agree(const Status &mine) {
   if (size() == 1)
     return mine;
+  std::string self = fmt::format("rank {}: ", rank());
   // The code goes before the text, as a character.
   std::string text;
   if (!mine.ok())
-    text = fmt::format("{}rank {}: {}",
+    text = fmt::format("{}{}{}",
                        static_cast<char>('0' + static_cast<int>(mine.code())),
-                       rank(), mine.message());
+                       namesRank(mine.message()) ? "" : self, mine.message());
   QWEN_ASSIGN_OR_RETURN(std::string first, firstText(text));
   if (first.empty())
     return okStatus();
-  if (first == text)
-    return mine;
-  return Status(static_cast<StatusCode>(first.front() - '0'), first.substr(1));
+  auto code = static_cast<StatusCode>(first.front() - '0');
+  first.erase(0, first.substr(1).starts_with(self) ? 1 + self.size() : 1);
+  return Status(code, first);
 }
