@@ -31,6 +31,7 @@ namespace qwen::kernel {
 
 /// dtype, shape and strides of a memref value.
 BufferType toBufferType(mlir::Value value);
+BufferType toBufferType(mlir::MemRefType type);
 
 // XArgs toArgs(XOp): the launch arguments of an op, without addresses.
 #define QWEN_DECLARE_TO_ARGS(Name) Name##Args toArgs(Name##Op op);

@@ -48,9 +48,6 @@ def Kernel_StorageOp : Kernel_StructureOp<"storage", [Pure]> {
   let assemblyFormat = [{
     $role (`bucket` $bucket^)? $parameters attr-dict `:` type($buffer)
   }];
-  let builders = [OpBuilder<(ins "::mlir::Type":$buffer, "StorageRole":$role,
-                                 "::mlir::ArrayAttr":$parameters),
-      [{ build($_builder, $_state, buffer, role, parameters, false); }]>];
   let hasVerifier = 1;
 }
 

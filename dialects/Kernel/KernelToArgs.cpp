@@ -20,7 +20,10 @@ static DType toDType(Type type) {
 }
 
 BufferType toBufferType(Value value) {
-  auto type = cast<MemRefType>(value.getType());
+  return toBufferType(cast<MemRefType>(value.getType()));
+}
+
+BufferType toBufferType(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset = 0;
   // The verifiers have refused layouts without static strides.

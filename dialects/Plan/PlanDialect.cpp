@@ -8,6 +8,7 @@
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/Plan/Plan.h"
 #include "qwen/Plan/ParameterInit.h"
+#include "qwen/Plan/Sharding.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringSet.h"
@@ -111,6 +112,9 @@ LogicalResult HeaderOp::verify() {
       number(getVocabSize()) < 1)
     return emitOpError() << "tokens, max_documents and vocab_size must be at "
                             "least 1";
+  if (number(getWorldSize()) < 1 || number(getWorldSize()) > maxWorldSize)
+    return emitOpError() << "world_size must be between 1 and " << maxWorldSize
+                         << ", but is " << number(getWorldSize());
   DictionaryAttr terms = getFlopsAttr();
   for (NamedAttribute term :
        terms ? terms.getValue() : ArrayRef<NamedAttribute>()) {
@@ -124,15 +128,43 @@ LogicalResult HeaderOp::verify() {
   return success();
 }
 
-LogicalResult ParameterOp::verify() {
-  auto value = cast<MemRefType>(getValue().getType());
-  for (Value state : {getGradient(), getMoment1(), getMoment2(), getMaster()})
+/// The state of a parameter or bucket has its shape, and both moments or none.
+template <typename Op> static LogicalResult verifyState(Op op) {
+  auto value = cast<MemRefType>(op.getValue().getType());
+  for (Value state :
+       {op.getGradient(), op.getMoment1(), op.getMoment2(), op.getMaster()})
     if (state &&
         cast<MemRefType>(state.getType()).getShape() != value.getShape())
-      return emitOpError() << "all its tensors must have the shape of " << value
-                           << ", but one is " << state.getType();
-  if (!getMoment1() != !getMoment2())
-    return emitOpError("must have both moments or none");
+      return op.emitOpError() << "all its tensors must have the shape of "
+                              << value << ", but one is " << state.getType();
+  if (!op.getMoment1() != !op.getMoment2())
+    return op.emitOpError("must have both moments or none");
+  return success();
+}
+
+LogicalResult BucketOp::verify() {
+  auto value = cast<MemRefType>(getValue().getType());
+  int64_t elements = number(getElements());
+  if (value.getRank() != 1 || elements < 1 ||
+      elements % value.getDimSize(0) != 0)
+    return emitOpError() << "must consist of flat shards like " << value
+                         << ", but has " << elements << " elements";
+  return verifyState(*this);
+}
+
+LogicalResult ParameterOp::verify() {
+  if (bool(getValue()) == getBucket().has_value())
+    return emitOpError("must have either a value or a place in a bucket");
+  if (getValue() && failed(verifyState(*this)))
+    return failure();
+  if (getBucket() &&
+      (getGradient() || getMoment1() || getMoment2() || getMaster()))
+    return emitOpError("in a bucket has its state there too");
+  if (getBucket() &&
+      (!isa<RankedTensorType>(*getType()) || number(*getBucketOffset()) < 0))
+    return emitOpError() << "must be a tensor at an element of its bucket, but "
+                            "is "
+                         << *getType() << " at " << number(*getBucketOffset());
   if (!parameterInitByName(getInit()))
     return emitOpError() << "init must be normal, zero, one or a_log, but is '"
                          << getInit() << "'";

@@ -87,7 +87,7 @@ def Plan_HeaderOp : Plan_Op<"header"> {
   let description = [{
     `model` holds facts for reports, `flops` the terms of the model FLOPs of a
     trained token: each name has [FLOPs of a token, FLOPs of a pair of tokens in
-    one document].
+    one document]. `world_size` is the number of ranks.
 
     ```mlir
     plan.header target "x86-64-v3" tokens 64 max_documents 4 vocab_size 256
@@ -96,10 +96,38 @@ def Plan_HeaderOp : Plan_Op<"header"> {
   }];
   let arguments = (ins StrAttr:$target, I64Attr:$tokens, I64Attr:$max_documents,
                        I64Attr:$vocab_size, OptionalAttr<DictionaryAttr>:$model,
-                       OptionalAttr<DictionaryAttr>:$flops);
+                       OptionalAttr<DictionaryAttr>:$flops,
+                       DefaultValuedAttr<I64Attr, "1">:$world_size);
   let assemblyFormat = [{
     `target` $target `tokens` $tokens `max_documents` $max_documents
     `vocab_size` $vocab_size attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Plan_BucketOp : Plan_Op<"bucket", [AttrSizedOperandSegments]> {
+  let summary = "Parameters that the ranks hold by equal parts";
+  let description = [{
+    A flat sequence of `elements` elements; the views are a rank's shard of it.
+
+    ```mlir
+    plan.bucket "model.norm.f32" elements 256 value(%0 : memref<128xf32>)
+      gradient(%1 : memref<128xf32>)
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$elements,
+                       AnyMemRef:$value,
+                       Optional<AnyMemRef>:$gradient,
+                       Optional<AnyMemRef>:$moment1,
+                       Optional<AnyMemRef>:$moment2,
+                       Optional<AnyMemRef>:$master);
+  let assemblyFormat = [{
+    $name `elements` $elements
+    `value` `(` $value `:` type($value) `)`
+    (`gradient` `(` $gradient^ `:` type($gradient) `)`)?
+    (`moment1` `(` $moment1^ `:` type($moment1) `)`)?
+    (`moment2` `(` $moment2^ `:` type($moment2) `)`)?
+    (`master` `(` $master^ `:` type($master) `)`)? attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -108,26 +136,33 @@ def Plan_ParameterOp : Plan_Op<"parameter", [AttrSizedOperandSegments]> {
   let summary = "A trainable tensor and its optimizer state";
   let description = [{
     Parameters with one `stack` number lie one after the other in one buffer, in
-    the order of `stack_index`, so that one GEMM serves them all.
+    the order of `stack_index`, so that one GEMM serves them all. Either it has
+    a view of its value, and maybe of others, or a place in a bucket.
 
     ```mlir
     plan.parameter "model.norm.weight" stack 3[0] init "one"
       value(%0 : memref<64xbf16>) gradient(%1 : memref<64xf32>)
       {decay = false}
+    plan.parameter "model.norm.weight" stack 3[0] init "one"
+      in "model.norm.bf16"[0] of tensor<64xbf16>
     ```
   }];
   let arguments = (ins StrAttr:$name, I64Attr:$stack, I64Attr:$stack_index,
                        StrAttr:$init,
                        DefaultValuedAttr<F64Attr, "0.0">:$std,
                        DefaultValuedAttr<BoolAttr, "true">:$decay,
-                       AnyMemRef:$value,
+                       OptionalAttr<StrAttr>:$bucket,
+                       OptionalAttr<I64Attr>:$bucket_offset,
+                       OptionalAttr<TypeAttr>:$type,
+                       Optional<AnyMemRef>:$value,
                        Optional<AnyMemRef>:$gradient,
                        Optional<AnyMemRef>:$moment1,
                        Optional<AnyMemRef>:$moment2,
                        Optional<AnyMemRef>:$master);
   let assemblyFormat = [{
     $name `stack` $stack `[` $stack_index `]` `init` $init
-    `value` `(` $value `:` type($value) `)`
+    (`in` $bucket^ `[` $bucket_offset `]` `of` $type)?
+    (`value` `(` $value^ `:` type($value) `)`)?
     (`gradient` `(` $gradient^ `:` type($gradient) `)`)?
     (`moment1` `(` $moment1^ `:` type($moment1) `)`)?
     (`moment2` `(` $moment2^ `:` type($moment2) `)`)?

@@ -7,6 +7,7 @@
 
 #include "dialects/Qwen/Qwen.h"
 #include "dialects/Qwen/TypeRules.h"
+#include "qwen/Plan/Sharding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -181,6 +182,61 @@ LogicalResult GradNormOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
 
 LogicalResult AdamWOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   return verifyParameterList(*this, getParameters(), symbolTable);
+}
+
+//===----------------------------------------------------------------------===//
+// Several ranks
+//===----------------------------------------------------------------------===//
+
+LogicalResult BucketOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  auto type = cast<RankedTensorType>(getType());
+  int64_t end = 0;
+  for (auto [name, offset] : llvm::zip_equal(getParameters(), getOffsets())) {
+    auto parameter = symbolTable.lookupNearestSymbolFrom<ParameterOp>(
+        *this, cast<SymbolRefAttr>(name));
+    if (!parameter)
+      return emitOpError() << name << " does not name a qwen.parameter";
+    auto part = cast<RankedTensorType>(parameter.getType());
+    if (part.getElementType() != type.getElementType())
+      return emitOpError() << "has elements of " << type.getElementType()
+                           << ", but " << name << " is " << part;
+    if (offset < end || (offset != end && offset % bucketAlignment != 0))
+      return emitOpError() << "offset of " << name << " must be " << end
+                           << " or a later multiple of " << bucketAlignment
+                           << ", but is " << offset;
+    end = offset + part.getNumElements();
+    if (end > type.getNumElements())
+      return emitOpError() << "must hold " << name << " up to element " << end
+                           << ", but has " << type.getNumElements();
+  }
+  return success();
+}
+
+/// The bucket must exist; `flat` is as long, of `element`'s type or wider.
+static LogicalResult verifyBucketUse(Operation *op, FlatSymbolRefAttr name,
+                                     RankedTensorType flat, bool isWide,
+                                     SymbolTableCollection &symbolTable) {
+  auto bucket = symbolTable.lookupNearestSymbolFrom<BucketOp>(op, name);
+  if (!bucket)
+    return op->emitOpError() << name << " does not name a qwen.bucket";
+  auto type = cast<RankedTensorType>(bucket.getType());
+  if (isWide)
+    type = type.clone(wideType(type.getElementType()));
+  return expectType([&] { return op->emitOpError(); }, "flat", flat, type);
+}
+
+LogicalResult
+AllGatherOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyBucketUse(*this, getBucketAttr(),
+                         cast<RankedTensorType>(getFlat().getType()), false,
+                         symbolTable);
+}
+
+LogicalResult
+ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyBucketUse(*this, getBucketAttr(),
+                         cast<RankedTensorType>(getFlat().getType()), true,
+                         symbolTable);
 }
 
 //===----------------------------------------------------------------------===//

@@ -93,6 +93,74 @@ def Qwen_AccumulateGradOp : Qwen_Op<"accumulate_grad",
 }
 
 //===----------------------------------------------------------------------===//
+// Several ranks
+//===----------------------------------------------------------------------===//
+
+def Qwen_BucketOp : Qwen_Op<"bucket",
+    [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Parameters that the ranks gather and scatter together";
+  let description = [{
+    A flat sequence of parameters of one element type, which the ranks hold by
+    equal parts. Parameter i begins at element `offsets[i]`: a multiple of 64,
+    or right behind the one before it, which is so inside a stack. Elements
+    that belong to no parameter are zero.
+
+    ```mlir
+    qwen.bucket @"model.norm.f32" : tensor<256xf32>
+      {parameters = [@"model.norm.weight"], offsets = array<i64: 0>}
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<Qwen_Tensor>:$type,
+                       SymbolRefArrayAttr:$parameters,
+                       DenseI64ArrayAttr:$offsets);
+  let assemblyFormat = "$sym_name `:` $type attr-dict";
+}
+
+def Qwen_AllGatherOp : Qwen_Op<"all_gather",
+    [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "All elements of a bucket, from the shards of all ranks";
+  let description = [{
+    Not pure: gathers keep their place, and a second one of the same bucket is
+    there so that the first one's memory can be reused in between.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$bucket);
+  let results = (outs Qwen_Tensor:$flat);
+  let assemblyFormat = "$bucket attr-dict `:` type($flat)";
+}
+
+def Qwen_BucketPartOp : Qwen_Op<"bucket_part", [Pure]> {
+  let summary = "A parameter, or a stack of them, in a gathered bucket";
+  let description = [{
+    The elements from `offset` on, in row-major order. `parameters` names them
+    for reports.
+
+    ```mlir
+    %w = qwen.bucket_part %flat[64] [@w] : tensor<256xf32> -> tensor<4x8xf32>
+    ```
+  }];
+  let arguments = (ins Qwen_Tensor:$flat, I64Attr:$offset,
+                       SymbolRefArrayAttr:$parameters);
+  let results = (outs Qwen_Tensor:$value);
+  let assemblyFormat = [{
+    $flat `[` $offset `]` $parameters attr-dict `:` type($flat) `->`
+    type($value)
+  }];
+}
+
+def Qwen_ReduceScatterOp : Qwen_Op<"reduce_scatter",
+    [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Adds the sum over all ranks to the gradient of a bucket";
+  let description = [{
+    Each rank gets its shard of the sum. With `overwrite` it becomes the
+    gradient instead of being added to it.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$bucket, Qwen_WideTensor:$flat,
+                       UnitAttr:$overwrite);
+  let assemblyFormat = "$bucket `,` $flat attr-dict `:` type($flat)";
+}
+
+//===----------------------------------------------------------------------===//
 // Matrix products
 //===----------------------------------------------------------------------===//
 

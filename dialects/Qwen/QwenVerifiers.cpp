@@ -121,6 +121,47 @@ LogicalResult ParameterOp::verify() {
 
 // The types follow from the parameters: see verifySymbolUses.
 LogicalResult GetParameterOp::verify() { return success(); }
+
+LogicalResult BucketOp::verify() {
+  auto type = cast<RankedTensorType>(getType());
+  if (type.getRank() != 1)
+    return emitOpError() << "must be flat, but is " << type;
+  if (getParameters().empty() || getParameters().size() != getOffsets().size())
+    return emitOpError() << "must have one offset for each of its parameters, "
+                            "but has "
+                         << getOffsets().size() << " for "
+                         << getParameters().size();
+  return success();
+}
+
+static LogicalResult verifyFlat(Operation *op, RankedTensorType type) {
+  if (type.getRank() == 1)
+    return success();
+  return op->emitOpError() << "flat must have one dimension, but is " << type;
+}
+
+LogicalResult AllGatherOp::verify() {
+  return verifyFlat(*this, typeOf(getFlat()));
+}
+LogicalResult ReduceScatterOp::verify() {
+  return verifyFlat(*this, typeOf(getFlat()));
+}
+
+LogicalResult BucketPartOp::verify() {
+  RankedTensorType flat = typeOf(getFlat()), value = typeOf(getValue());
+  if (failed(verifyFlat(*this, flat)))
+    return failure();
+  if (flat.getElementType() != value.getElementType())
+    return emitOpError() << "must keep the element type, but flat is " << flat
+                         << " and the value " << value;
+  auto offset = static_cast<int64_t>(getOffset());
+  if (offset < 0 || offset > flat.getNumElements() ||
+      value.getNumElements() > flat.getNumElements() - offset)
+    return emitOpError() << "must lie inside flat, " << flat << ", but has "
+                         << value.getNumElements() << " elements from "
+                         << offset << " on";
+  return success();
+}
 LogicalResult AccumulateGradOp::verify() { return success(); }
 
 //===----------------------------------------------------------------------===//

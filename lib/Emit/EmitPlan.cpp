@@ -68,6 +68,7 @@ private:
   uint32_t labelId(Operation *launch);
 
   Offset<plan::Program> emitProgram(plan::ProgramOp program);
+  Offset<plan::Bucket> emitBucket(plan::BucketOp bucket);
   Offset<plan::Parameter> emitParameter(plan::ParameterOp parameter);
   flatbuffers::Offset<flatbuffers::Vector<Offset<plan::Port>>>
   emitPorts(ArrayAttr names, ValueRange views);
@@ -84,7 +85,7 @@ private:
   std::vector<plan::Buffer> buffers;
   std::vector<plan::TensorType> types;
   std::vector<plan::View> views;
-  llvm::StringMap<uint32_t> arenaIds, programIds, labelIds;
+  llvm::StringMap<uint32_t> arenaIds, programIds, labelIds, bucketIds;
   std::vector<std::string> labels;
   llvm::DenseMap<Value, uint32_t> bufferIds, viewIds;
   std::map<std::pair<std::array<int64_t, 8>, std::pair<int, int>>, uint32_t>
@@ -169,22 +170,47 @@ Offset<plan::Program> Emitter::emitProgram(plan::ProgramOp program) {
                              builder.CreateVector(steps));
 }
 
+Offset<plan::Bucket> Emitter::emitBucket(plan::BucketOp bucket) {
+  auto name = builder.CreateString(bucket.getName().str());
+  DType dtype = kernel::toBufferType(bucket.getValue()).dtype;
+  return plan::CreateBucket(
+      builder, name, static_cast<plan::ElementType>(dtype),
+      bucket.getElements(), viewId(bucket.getValue()),
+      viewId(bucket.getGradient()), viewId(bucket.getMoment1()),
+      viewId(bucket.getMoment2()), viewId(bucket.getMaster()));
+}
+
+/// Number and place of its bucket, and the type that no view has.
+struct BucketPlace {
+  uint32_t bucket = noPlanId;
+  uint64_t offset = 0;
+  uint32_t type = noPlanId;
+};
+
 Offset<plan::Parameter> Emitter::emitParameter(plan::ParameterOp parameter) {
   auto name = builder.CreateString(parameter.getName().str());
+  BucketPlace place;
+  if (std::optional<StringRef> bucket = parameter.getBucket()) {
+    auto type = cast<RankedTensorType>(*parameter.getType());
+    place = {bucketIds.at(*bucket), *parameter.getBucketOffset(),
+             typeId(kernel::toBufferType(
+                 MemRefType::get(type.getShape(), type.getElementType())))};
+  }
   return plan::CreateParameter(
       builder, name, viewId(parameter.getValue()),
       viewId(parameter.getGradient()), viewId(parameter.getMoment1()),
       viewId(parameter.getMoment2()), viewId(parameter.getMaster()),
       toInit(parameter.getInit()), parameter.getStd().convertToDouble(),
       parameter.getDecay(), static_cast<uint32_t>(parameter.getStack()),
-      static_cast<uint32_t>(parameter.getStackIndex()));
+      static_cast<uint32_t>(parameter.getStackIndex()), place.bucket,
+      place.offset, place.type);
 }
 
 Offset<plan::CodeSymbol>
 Emitter::emitCodeSymbol(kernel::CodeSymbolAttr symbol) {
   std::vector<plan::CodeOperand> operands;
-  for (auto [bytes, alignment] : llvm::zip_equal(
-           symbol.getOperandBytes(), symbol.getOperandAlignments()))
+  for (auto [bytes, alignment] :
+       llvm::zip_equal(symbol.getOperandBytes(), symbol.getOperandAlignments()))
     operands.emplace_back(bytes, static_cast<uint32_t>(alignment));
   std::vector<uint32_t> sums(symbol.getColumnSums().begin(),
                              symbol.getColumnSums().end());
@@ -204,9 +230,9 @@ Offset<plan::Code> Emitter::emitCode() {
     std::vector<Offset<plan::CodeSymbol>> symbols;
     for (Attribute symbol : binary.getSymbols())
       symbols.push_back(emitCodeSymbol(cast<kernel::CodeSymbolAttr>(symbol)));
-    return plan::CreateCode(
-        builder, builder.CreateString(binary.getTarget().str()), bytes,
-        builder.CreateVector(symbols));
+    return plan::CreateCode(builder,
+                            builder.CreateString(binary.getTarget().str()),
+                            bytes, builder.CreateVector(symbols));
   }
   return 0;
 }
@@ -238,6 +264,11 @@ Offset<plan::Plan> Emitter::emitRoot(plan::HeaderOp header) {
   std::vector<Offset<plan::Program>> programs;
   for (auto program : module.getOps<plan::ProgramOp>())
     programs.push_back(emitProgram(program));
+  std::vector<Offset<plan::Bucket>> buckets;
+  for (auto bucket : module.getOps<plan::BucketOp>()) {
+    bucketIds[bucket.getName()] = buckets.size();
+    buckets.push_back(emitBucket(bucket));
+  }
   std::vector<Offset<plan::Parameter>> parameters;
   for (auto parameter : module.getOps<plan::ParameterOp>())
     parameters.push_back(emitParameter(parameter));
@@ -270,12 +301,15 @@ Offset<plan::Plan> Emitter::emitRoot(plan::HeaderOp header) {
   auto parameterTable = builder.CreateVector(parameters);
   auto programTable = builder.CreateVector(programs);
   auto labelTable = builder.CreateVectorOfStrings(labels);
+  // Absent where there is one rank.
+  auto bucketTable = buckets.empty() ? decltype(builder.CreateVector(buckets))()
+                                     : builder.CreateVector(buckets);
   return plan::CreatePlan(
       builder, planSchemaVersion, kernelAbiVersion, version, flags, target,
-      /*world_size=*/1, header.getTokens(), header.getMaxDocuments(),
-      header.getVocabSize(), modelTable, flopsTable, forecast, arenaTable,
-      bufferTable, typeTable, viewTable, parameterTable, programTable,
-      labelTable, code, workspace);
+      static_cast<uint32_t>(header.getWorldSize()), header.getTokens(),
+      header.getMaxDocuments(), header.getVocabSize(), modelTable, flopsTable,
+      forecast, arenaTable, bufferTable, typeTable, viewTable, parameterTable,
+      programTable, labelTable, code, workspace, bucketTable);
 }
 
 FailureOr<std::string> Emitter::run() {

@@ -19,8 +19,9 @@ static bool standsAlone(Operation *op) {
              EmbeddingGradOp, CausalConv1dOp, CausalConv1dGradOp, GatedDeltaOp,
              GatedDeltaGradOp, AttentionOp, AttentionGradOp,
              LinearCrossEntropyOp, LinearCrossEntropyGradOp, RopeAnglesOp,
-             GetParameterOp, AccumulateGradOp, GradNormOp, AdamWOp,
-             func::CallOp, func::ReturnOp>(op);
+             GetParameterOp, AccumulateGradOp, AllGatherOp, BucketPartOp,
+             ReduceScatterOp, GradNormOp, AdamWOp, func::CallOp,
+             func::ReturnOp>(op);
 }
 
 namespace {
@@ -28,7 +29,7 @@ struct VerifyFusion : qwen::impl::VerifyFusionPassBase<VerifyFusion> {
   void runOnOperation() override {
     bool failed = false;
     for (Operation &op : getOperation().getOps())
-      if (!isa<func::FuncOp, ParameterOp>(op)) {
+      if (!isa<func::FuncOp, ParameterOp, BucketOp>(op)) {
         op.emitOpError("is not expected in a module after fusion");
         failed = true;
       }

@@ -76,6 +76,9 @@ LogicalResult FunctionLowering::lowerOp(Operation *op) {
                << " adds a value that no kernel can write to the gradient: it "
                   "is an input, a view, or used elsewhere too";
       })
+      .Case([&](AllGatherOp op) { return lowerAllGather(op); })
+      .Case([&](BucketPartOp op) { return lowerBucketPart(op), success(); })
+      .Case([&](ReduceScatterOp op) { return lowerReduceScatter(op); })
       .Case([&](arith::ConstantOp op) -> LogicalResult {
         auto splat = dyn_cast<SplatElementsAttr>(op.getValue());
         if (splat && isa<FloatType>(splat.getElementType()))
@@ -90,7 +93,8 @@ LogicalResult FunctionLowering::lowerOp(Operation *op) {
 
 Value FunctionLowering::storage(Location loc, kernel::StorageRole role,
                                 ArrayAttr parameters, MemRefType type) {
-  return kernel::StorageOp::create(builder, loc, type, role, parameters);
+  return kernel::StorageOp::create(builder, loc, type, role, parameters,
+                                   /*bucket=*/false);
 }
 
 //===----------------------------------------------------------------------===//

@@ -24,6 +24,11 @@ struct LoweringContext {
   llvm::StringMap<llvm::SmallVector<bool>> accumulatedResults;
   /// Position of each parameter in the module: its number in AdamW.
   llvm::StringMap<int64_t> parameterNumbers;
+  /// Of a module for several ranks: all buckets in the module's order, and
+  /// each parameter's number in them.
+  llvm::SmallVector<BucketOp> buckets;
+  llvm::StringMap<int64_t> bucketNumbers;
+  int64_t worldSize = 1;
   bool remarks = false;
   int64_t copies = 0;
 };
@@ -63,6 +68,16 @@ private:
   mlir::LogicalResult lowerLossOp(mlir::Operation *op);
   mlir::LogicalResult lowerOptimizerOp(mlir::Operation *op);
   mlir::LogicalResult lowerAdamW(AdamWOp op);
+
+  // LowerCollectives.cpp
+  mlir::LogicalResult lowerAllGather(AllGatherOp op);
+  void lowerBucketPart(BucketPartOp op);
+  mlir::LogicalResult lowerReduceScatter(ReduceScatterOp op);
+  mlir::LogicalResult lowerShardedGradNorm(GradNormOp op);
+  mlir::LogicalResult lowerShardedAdamW(AdamWOp op);
+  llvm::SmallVector<int64_t> bucketsOf(mlir::ArrayAttr parameters);
+  mlir::Value shard(mlir::Location loc, kernel::StorageRole role,
+                    BucketOp bucket, mlir::Type element);
 
   // Destinations.cpp
   /// The buffer of a value that has been written, or of a constant.

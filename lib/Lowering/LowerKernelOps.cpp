@@ -188,8 +188,11 @@ LogicalResult FunctionLowering::lowerLossOp(Operation *op) {
 
 LogicalResult FunctionLowering::lowerOptimizerOp(Operation *op) {
   if (auto adamw = dyn_cast<AdamWOp>(op))
-    return lowerAdamW(adamw);
+    return context.buckets.empty() ? lowerAdamW(adamw)
+                                   : lowerShardedAdamW(adamw);
   auto norm = cast<GradNormOp>(op);
+  if (!context.buckets.empty())
+    return lowerShardedGradNorm(norm);
   QWEN_ASSIGN_OR_FAIL(stats, output(op->getResult(0)));
   SymbolTable symbols(context.module);
   SmallVector<Value> gradients;

@@ -24,6 +24,7 @@ struct LowerToKernels : qwen::impl::LowerToKernelsPassBase<LowerToKernels> {
     context.remarks = remarks;
     for (auto [i, parameter] : llvm::enumerate(module.getOps<ParameterOp>()))
       context.parameterNumbers[parameter.getSymName()] = i;
+    findBuckets(context);
     if (failed(checkFunctions()))
       return signalPassFailure();
     findAccumulatedResults(context);
@@ -36,6 +37,17 @@ struct LowerToKernels : qwen::impl::LowerToKernelsPassBase<LowerToKernels> {
   }
 
 private:
+  void findBuckets(LoweringContext &context) {
+    auto ranks = getOperation()->getAttrOfType<IntegerAttr>("qwen.world_size");
+    context.worldSize = ranks ? ranks.getInt() : 1;
+    for (auto bucket : getOperation().getOps<BucketOp>()) {
+      for (auto name : bucket.getParameters().getAsRange<SymbolRefAttr>())
+        context.bucketNumbers[name.getRootReference().getValue()] =
+            context.buckets.size();
+      context.buckets.push_back(bucket);
+    }
+  }
+
   /// Straight-line functions whose calls have a body to lower.
   LogicalResult checkFunctions() {
     for (auto func : getOperation().getOps<func::FuncOp>()) {

@@ -74,8 +74,8 @@ struct VerifyLowering : qwen::impl::VerifyLoweringPassBase<VerifyLowering> {
     for (Operation &op : getOperation().getOps()) {
       if (auto func = dyn_cast<func::FuncOp>(op)) {
         bad |= failed(verifyFunction(func, symbols, isCompiled));
-      } else if (!isa<ParameterOp, kernel::GroupFunctionOp, kernel::BinaryOp>(
-                     op)) {
+      } else if (!isa<ParameterOp, BucketOp, kernel::GroupFunctionOp,
+                      kernel::BinaryOp>(op)) {
         op.emitOpError("is not expected in a module after lowering");
         bad = true;
       }

@@ -38,10 +38,17 @@ std::string commonPrefix(ArrayRef<StringRef> names) {
 /// What the call works on, and the callee's name.
 std::string labelOf(func::CallOp call) {
   SmallVector<StringRef> names;
-  for (Value operand : call.getOperands())
+  for (Value operand : call.getOperands()) {
+    // A gathered parameter's view names it.
+    ArrayAttr parameters;
+    if (auto view = operand.getDefiningOp<kernel::ViewOp>())
+      parameters = view->getAttrOfType<ArrayAttr>("qwen.parameters");
     if (auto storage = rootOf(operand).root.getDefiningOp<kernel::StorageOp>())
-      for (auto name : storage.getParameters().getAsRange<SymbolRefAttr>())
+      parameters = storage.getParameters();
+    if (parameters)
+      for (auto name : parameters.getAsRange<SymbolRefAttr>())
         names.push_back(name.getRootReference().getValue());
+  }
   std::string prefix = commonPrefix(names);
   if (!prefix.empty())
     prefix += " ";

@@ -1,6 +1,7 @@
 //===- PersistentMemory.cpp - Places that outlive a program ---------------===//
 //
 // Parameters keep their order; a stack stands where its first member stands.
+// With several ranks, shards of buckets take the place of parameters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -171,6 +172,81 @@ LogicalResult ParameterPlacer::run(ClassSizes &sizes) {
   return success();
 }
 
+/// Places the shards of buckets, which are all that a rank holds of the
+/// parameters.
+class BucketPlacer {
+public:
+  explicit BucketPlacer(ModuleOp module) : module(module) {}
+  LogicalResult run(int64_t worldSize, ClassSizes &sizes);
+
+private:
+  struct Facts {
+    int64_t elements = 0;
+    Type element[5] = {}; // by storage role; null: no such storage
+  };
+  LogicalResult readStorage(StorageOp storage);
+
+  ModuleOp module;
+  llvm::MapVector<StringRef, Facts> buckets;
+};
+
+LogicalResult BucketPlacer::readStorage(StorageOp storage) {
+  auto memref = cast<MemRefType>(storage.getBuffer().getType());
+  auto name = cast<SymbolRefAttr>(storage.getParameters()[0]);
+  auto found = buckets.find(name.getRootReference().getValue());
+  if (!storage.getBucket() || found == buckets.end())
+    return storage.emitOpError()
+           << "names " << name << ", which is no qwen.bucket";
+  Facts &facts = found->second;
+  if (memref != MemRefType::get({facts.elements}, memref.getElementType()))
+    return storage.emitOpError() << "must be a shard of " << facts.elements
+                                 << " elements, but is " << memref;
+  Type &known = facts.element[static_cast<unsigned>(storage.getRole())];
+  if (known && known != memref.getElementType())
+    return storage.emitOpError()
+           << "has element type " << memref.getElementType() << " for " << name
+           << ", elsewhere " << known;
+  known = memref.getElementType();
+  return success();
+}
+
+LogicalResult BucketPlacer::run(int64_t worldSize, ClassSizes &sizes) {
+  for (auto bucket : module.getOps<BucketOp>()) {
+    auto type = cast<RankedTensorType>(bucket.getType());
+    Facts &facts = buckets[bucket.getSymName()];
+    facts.elements = type.getNumElements() / worldSize;
+    // A bucket that no program reads still has values in the checkpoint.
+    facts.element[0] = type.getElementType();
+  }
+  for (func::FuncOp program : programsOf(module))
+    for (auto storage : program.getOps<StorageOp>())
+      if (failed(readStorage(storage)))
+        return failure();
+  Builder builder(module.getContext());
+  int64_t offsets[5] = {};
+  for (auto bucket : module.getOps<BucketOp>()) {
+    const Facts &facts = buckets[bucket.getSymName()];
+    SmallVector<NamedAttribute> place;
+    for (unsigned role = 0; role < 5; ++role) {
+      if (!facts.element[role])
+        continue;
+      StringRef name =
+          stringifyStorageRole(static_cast<kernel::StorageRole>(role));
+      place.push_back(
+          builder.getNamedAttr(name, builder.getI64IntegerAttr(offsets[role])));
+      place.push_back(builder.getNamedAttr((name + "_type").str(),
+                                           TypeAttr::get(facts.element[role])));
+      offsets[role] += alignBytes(
+          facts.elements * (facts.element[role].getIntOrFloatBitWidth() / 8));
+    }
+    bucket->setAttr("qwen.place", builder.getDictionaryAttr(place));
+  }
+  for (unsigned role = 0; role < 5; ++role)
+    sizes[stringifyStorageRole(static_cast<kernel::StorageRole>(role))] =
+        offsets[role];
+  return success();
+}
+
 /// The place of a named input or output.
 struct Port {
   Type type;
@@ -213,6 +289,8 @@ LogicalResult placePort(func::FuncOp program, unsigned index,
 } // namespace
 
 LogicalResult qwen::placeParameters(ModuleOp module, ClassSizes &sizes) {
+  if (auto ranks = module->getAttrOfType<IntegerAttr>("qwen.world_size"))
+    return BucketPlacer(module).run(ranks.getInt(), sizes);
   return ParameterPlacer(module).run(sizes);
 }
 

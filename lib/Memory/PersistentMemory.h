@@ -16,7 +16,8 @@ namespace qwen {
 /// Bytes of each class by its name ("parameter", "gradient", …).
 using ClassSizes = llvm::StringMap<int64_t>;
 
-/// Sets `qwen.place` on every `qwen.parameter`; adds the classes' sizes.
+/// Sets `qwen.place` on every `qwen.parameter`, or `qwen.bucket` where there
+/// are several ranks; adds the classes' sizes.
 llvm::LogicalResult placeParameters(mlir::ModuleOp module, ClassSizes &sizes);
 
 /// Sets `qwen.offset` on every argument of a program; adds the sizes of the

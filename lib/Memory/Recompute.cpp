@@ -48,11 +48,24 @@ bool isExpensive(Operation *launch) {
       launch);
 }
 
+/// The bucket that a launch gathers, or null.
+Attribute gatheredBucket(Operation *launch) {
+  auto gather = dyn_cast<kernel::AllGatherOp>(launch);
+  auto storage = gather ? gather.getShard().getDefiningOp<kernel::StorageOp>()
+                        : kernel::StorageOp();
+  return storage ? storage.getParameters()[0] : Attribute();
+}
+
 /// Recomputation in one program.
 class Recomputer {
 public:
   Recomputer(func::FuncOp program, Policy policy)
-      : memory(program), policy(policy) {}
+      : memory(program), policy(policy) {
+    for (KernelOpInterface launch : memory.launches())
+      if (Attribute bucket = gatheredBucket(launch))
+        gathers[bucket].push_back(
+            rootOf(cast<kernel::AllGatherOp>(*launch).getFull()).root);
+  }
 
   /// Copies launches; returns how many.
   int64_t run();
@@ -69,6 +82,8 @@ private:
   Value recomputed(Value root, Operation *before);
   void copyLaunch(KernelOpInterface launch, Operation *before);
   Value viewOn(Value view, Value newRoot, OpBuilder &builder);
+  /// The latest gather of the same bucket before `reader`, where `root` is one.
+  Value latestGather(Value root, Operation *reader);
 
   ProgramMemory memory;
   Policy policy;
@@ -78,6 +93,8 @@ private:
   llvm::DenseMap<Value, Value> newRoots;
   llvm::DenseSet<Operation *> copied;
   int64_t numCopied = 0;
+  /// Gathered buckets: the gathers' roots by bucket, in program order.
+  llvm::DenseMap<Attribute, SmallVector<Value>> gathers;
 };
 
 SmallVector<KernelOpInterface> Recomputer::writersOf(Value root) {
@@ -191,11 +208,29 @@ void Recomputer::copyLaunch(KernelOpInterface launch, Operation *before) {
   ++numCopied;
 }
 
+/// A layer's backward pass has parameters of its own, gathered again; copies
+/// of forward launches read those, or the forward's would live until then.
+Value Recomputer::latestGather(Value root, Operation *reader) {
+  ArrayRef<Touch> touches = memory.touches(root);
+  if (gathers.empty() || touches.empty())
+    return {};
+  Attribute bucket = gatheredBucket(memory.launches()[touches.front().step]);
+  Value latest;
+  for (Value other : gathers.lookup(bucket)) {
+    int64_t step = memory.touches(other).front().step;
+    if (memory.launches()[step]->isBeforeInBlock(reader))
+      latest = other;
+  }
+  return latest;
+}
+
 /// The copy of `root` in the current backward call, made where needed; `root`
 /// itself where the forward's is used.
 Value Recomputer::recomputed(Value root, Operation *before) {
   if (!root.getDefiningOp<memref::AllocOp>())
     return root;
+  if (Value gathered = latestGather(root, before))
+    return gathered;
   SmallVector<KernelOpInterface> writers = writersOf(root);
   if (writers.empty() || callOf(writers.front()) == currentCall)
     return root;

@@ -9,6 +9,7 @@
 #include "lib/Lowering/Passes.h"
 #include "lib/Memory/Passes.h"
 #include "lib/Schedule/Passes.h"
+#include "lib/Sharding/Passes.h"
 #include "qwen/Plan/Target.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -32,6 +33,20 @@ static void buildAutodiff(OpPassManager &pm, const CompileOptions &options) {
   llvm::append_range(optimizer.noDecay, options.noDecay);
   pm.addPass(createOptimizerPass(optimizer));
   pm.addPass(createVerifyAutodiffPass());
+}
+
+static void buildSharding(OpPassManager &pm, const CompileOptions &options) {
+  if (options.worldSize > 1) {
+    ShardingPassOptions sharding;
+    sharding.worldSize = options.worldSize;
+    sharding.prefetch = options.prefetch;
+    sharding.reshardAfterForward = options.reshardAfterForward;
+    sharding.remarks = options.shardingRemarks;
+    pm.addPass(createShardingPass(sharding));
+  }
+  VerifyShardingPassOptions verify;
+  verify.worldSize = options.worldSize;
+  pm.addPass(createVerifyShardingPass(verify));
 }
 
 static void buildFusion(OpPassManager &pm, const CompileOptions &options) {
@@ -93,6 +108,8 @@ void qwen::buildStage(OpPassManager &pm, Stage stage,
     return;
   case Stage::Autodiff:
     return buildAutodiff(pm, options);
+  case Stage::Sharding:
+    return buildSharding(pm, options);
   case Stage::Fusion:
     return buildFusion(pm, options);
   case Stage::Lowering:

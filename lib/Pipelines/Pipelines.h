@@ -50,8 +50,16 @@ struct CompileOptions {
   std::vector<std::string> noDecay;
   /// Tuning table of matrix products on a GPU; empty: the built-in one.
   std::string tuning;
+  /// Ranks that parameters, gradients and optimizer state are spread over.
+  int64_t worldSize = 1;
+  /// Units that are gathered ahead of their use.
+  int64_t prefetch = 1;
+  /// Off: a program gathers each unit once and keeps it.
+  bool reshardAfterForward = true;
   /// Report groups and chain ends.
   bool fusionRemarks = false;
+  /// Report gathers and scatters of each unit.
+  bool shardingRemarks = false;
 };
 
 /// Adds the passes of one stage, its verifier last. Stage emit has none: it

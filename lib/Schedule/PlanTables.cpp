@@ -16,9 +16,9 @@ using plan::MemoryClass;
 static constexpr unsigned numRoles = 5;
 static_assert(static_cast<unsigned>(MemoryClass::Master) + 1 == numRoles);
 
-static std::optional<int64_t> placeEntry(ParameterOp parameter,
-                                         StringRef name) {
-  auto place = parameter->getAttrOfType<DictionaryAttr>("qwen.place");
+/// An entry of the place of a parameter or bucket.
+static std::optional<int64_t> placeEntry(Operation *op, StringRef name) {
+  auto place = op->getAttrOfType<DictionaryAttr>("qwen.place");
   auto entry = place ? place.getAs<IntegerAttr>(name) : IntegerAttr();
   if (!entry)
     return std::nullopt;
@@ -104,10 +104,34 @@ LogicalResult PlanTables::createParameterBuffers() {
   return success();
 }
 
+LogicalResult PlanTables::createBucketViews() {
+  for (auto bucket : module.getOps<BucketOp>()) {
+    auto place = bucket->getAttrOfType<DictionaryAttr>("qwen.place");
+    if (!place)
+      return bucket.emitOpError("has no place; run qwen-assign-offsets first");
+    int64_t elements =
+        cast<RankedTensorType>(bucket.getType()).getNumElements() / worldSize;
+    for (unsigned role = 0; role < numRoles; ++role) {
+      auto holds = static_cast<MemoryClass>(role);
+      StringRef name = plan::stringifyMemoryClass(holds);
+      std::optional<int64_t> offset = placeEntry(bucket, name);
+      if (!offset)
+        continue;
+      Type element =
+          cast<TypeAttr>(place.get((name + "_type").str())).getValue();
+      int64_t size = elements * (element.getIntOrFloatBitWidth() / 8);
+      bucketViews[bucket.getSymName()][role] =
+          view(buffer(holds, *offset, size), 0,
+               MemRefType::get({elements}, element));
+    }
+  }
+  return success();
+}
+
 LogicalResult PlanTables::createPersistent() {
   if (failed(createArenas()))
     return failure();
-  return createParameterBuffers();
+  return worldSize > 1 ? createBucketViews() : createParameterBuffers();
 }
 
 LogicalResult PlanTables::createPort(func::FuncOp program, unsigned index) {
@@ -188,6 +212,13 @@ LogicalResult PlanTables::createBuffers(func::FuncOp program) {
     StringRef name = cast<SymbolRefAttr>(storage.getParameters()[0])
                          .getRootReference()
                          .getValue();
+    if (storage.getBucket()) {
+      Value shard = bucketViews[name][role];
+      if (!shard)
+        return storage.emitOpError() << "has no place for '" << name << "'";
+      places[storage] = {shard.getDefiningOp<plan::ViewOp>().getBuffer(), 0};
+      continue;
+    }
     ParameterOp parameter = parameters.lookup(name);
     std::optional<int64_t> offset;
     if (parameter)
@@ -220,7 +251,36 @@ Value PlanTables::parameterView(ParameterOp parameter, unsigned role) {
               MemRefType::get(shape, elementType(parameter, role)));
 }
 
+/// The tables of a plan for several ranks.
+void PlanTables::createBuckets() {
+  llvm::StringMap<std::pair<BucketOp, int64_t>> homes;
+  for (auto bucket : module.getOps<BucketOp>()) {
+    auto &views = bucketViews[bucket.getSymName()];
+    plan::BucketOp::create(
+        builder, bucket.getLoc(), bucket.getSymNameAttr(),
+        builder.getI64IntegerAttr(
+            cast<RankedTensorType>(bucket.getType()).getNumElements()),
+        views[0], views[1], views[2], views[3], views[4]);
+    for (auto [name, offset] :
+         llvm::zip_equal(bucket.getParameters().getAsRange<SymbolRefAttr>(),
+                         bucket.getOffsets()))
+      homes[name.getRootReference().getValue()] = {bucket, offset};
+  }
+  for (auto [i, parameter] : llvm::enumerate(module.getOps<ParameterOp>())) {
+    auto [bucket, offset] = homes.lookup(parameter.getSymName());
+    plan::ParameterOp::create(
+        builder, parameter.getLoc(), parameter.getSymNameAttr(),
+        /*stack=*/builder.getI64IntegerAttr(i),
+        /*stack_index=*/builder.getI64IntegerAttr(0), parameter.getInitAttr(),
+        parameter.getStdAttr(), parameter.getDecayAttr(),
+        bucket.getSymNameAttr(), builder.getI64IntegerAttr(offset),
+        parameter.getTypeAttr(), Value(), Value(), Value(), Value(), Value());
+  }
+}
+
 void PlanTables::createParameters() {
+  if (worldSize > 1)
+    return createBuckets();
   for (auto parameter : module.getOps<ParameterOp>()) {
     Value tensors[numRoles];
     for (unsigned role = 0; role < numRoles; ++role)
@@ -230,7 +290,8 @@ void PlanTables::createParameters() {
         builder.getI64IntegerAttr(*placeEntry(parameter, "stack")),
         builder.getI64IntegerAttr(*placeEntry(parameter, "stack_index")),
         parameter.getInitAttr(), parameter.getStdAttr(),
-        parameter.getDecayAttr(), tensors[0], tensors[1], tensors[2],
-        tensors[3], tensors[4]);
+        parameter.getDecayAttr(), /*bucket=*/StringAttr(),
+        /*bucket_offset=*/IntegerAttr(), /*type=*/TypeAttr(), tensors[0],
+        tensors[1], tensors[2], tensors[3], tensors[4]);
   }
 }

@@ -55,9 +55,12 @@ LogicalResult SchedulePass::createHeader(OpBuilder &builder) {
       flops = dyn_cast<DictionaryAttr>(fact.getValue());
     else
       facts.push_back(fact);
+  auto ranks = module->getAttrOfType<IntegerAttr>("qwen.world_size");
+  IntegerAttr worldSize = ranks ? ranks : builder.getI64IntegerAttr(1);
   plan::HeaderOp::create(builder, module.getLoc(),
                          builder.getStringAttr(planTarget), tokens, documents,
-                         vocabulary, builder.getDictionaryAttr(facts), flops);
+                         vocabulary, builder.getDictionaryAttr(facts), flops,
+                         worldSize);
   return success();
 }
 
@@ -127,8 +130,10 @@ void SchedulePass::runOnOperation() {
   for (auto parameter :
        llvm::make_early_inc_range(module.getOps<ParameterOp>()))
     parameter.erase();
-  for (StringRef name :
-       {"qwen.memory", "qwen.tokens", "qwen.max_documents", "qwen.model"})
+  for (auto bucket : llvm::make_early_inc_range(module.getOps<BucketOp>()))
+    bucket.erase();
+  for (StringRef name : {"qwen.memory", "qwen.tokens", "qwen.max_documents",
+                         "qwen.model", "qwen.world_size"})
     module->removeAttr(name);
 }
 

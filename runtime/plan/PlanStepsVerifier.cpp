@@ -61,6 +61,8 @@ private:
   Status verifyOperand(const Operand &operand);
   Status verifyCollisions(bool isGroup);
   Status verifyWorkspace(int64_t bytes);
+  template <typename Args> Status verifyRanks(const Args &args);
+  Status verifyBuckets(const AdamWArgs &args);
   bool isWritten(const Operand &operand) const;
   void noteWritten(const Operand &operand);
   plan::BufferClass classOf(uint32_t buffer) const {
@@ -155,6 +157,7 @@ template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
     QWEN_RETURN_IF_ERROR(verifyOperand(operand).withContext(
         fmt::format("operand {} (view {})", operand.name, operand.view)));
   QWEN_RETURN_IF_ERROR(verifyCollisions(isGroup));
+  QWEN_RETURN_IF_ERROR(verifyRanks(args));
   for (const Operand &operand : operands)
     if (operand.writes)
       noteWritten(operand);
@@ -215,6 +218,58 @@ Status StepsVerifier::verifyCollisions(bool isGroup) {
                         "buffer {}",
                         out.name, out.view, other.name, other.view, out.buffer);
     }
+  }
+  return okStatus();
+}
+
+/// What depends on the number of ranks.
+template <typename Args> Status StepsVerifier::verifyRanks(const Args &args) {
+  constexpr bool isCombine = std::is_same_v<Args, GradNormCombineArgs>;
+  int64_t ranks = plan.world_size();
+  if constexpr (isCollective<Args> || isCombine ||
+                std::is_same_v<Args, GradNormLocalArgs>)
+    if (ranks == 1)
+      return dataLoss("is for several ranks, but the plan is for one");
+  if constexpr (isCollective<Args>)
+    if (args.full.dim(0) != ranks * args.shard.dim(0))
+      return dataLoss("full has {} elements, expected {} shards of {}",
+                      args.full.dim(0), ranks, args.shard.dim(0));
+  if constexpr (isCombine)
+    if (args.partials.dim(0) != ranks)
+      return dataLoss("partials of {} ranks, the plan is for {}",
+                      args.partials.dim(0), ranks);
+  if constexpr (std::is_same_v<Args, ReduceScatterArgs>)
+    if (classOf(operands.back().buffer) != plan::BufferClass::Gradient)
+      return dataLoss(
+          "shard lies in a buffer of class {}, expected Gradient",
+          plan::EnumNameBufferClass(classOf(operands.back().buffer)));
+  if constexpr (std::is_same_v<Args, AdamWArgs>)
+    return verifyBuckets(args);
+  return okStatus();
+}
+
+/// The operands of a sharded update are the shards of the buckets it names.
+Status StepsVerifier::verifyBuckets(const AdamWArgs &args) {
+  if (args.buckets.empty() != (plan.world_size() == 1))
+    return dataLoss("{} buckets in a plan for {} ranks", args.buckets.size(),
+                    plan.world_size());
+  for (size_t i = 0; i < args.buckets.size(); ++i) {
+    int64_t number = args.buckets[i];
+    if (number < 0 || size_t(number) >= count(plan.buckets()))
+      return dataLoss("bucket {}, the plan has {}", number,
+                      count(plan.buckets()));
+    const plan::Bucket &bucket = *plan.buckets()->Get(uint32_t(number));
+    uint32_t expected[] = {bucket.value(), bucket.gradient(), bucket.moment1(),
+                           bucket.moment2(), bucket.master()};
+    size_t lists = args.masters.empty() ? 4 : 5;
+    for (size_t list = 0; list < lists; ++list) {
+      const Operand &operand = operands[list * args.buckets.size() + i];
+      if (operand.view != expected[list])
+        return dataLoss("{}[{}] is view {}, bucket {} has view {}",
+                        operand.name, i, operand.view, number, expected[list]);
+    }
+    if (args.masters.empty() != (bucket.master() == noPlanId))
+      return dataLoss("masters differ from those of bucket {}", number);
   }
   return okStatus();
 }

@@ -27,25 +27,6 @@ const plan::TensorType &typeOf(const plan::Plan &plan, uint32_t view) {
   return *plan.types()->Get(plan.views()->Get(view)->type());
 }
 
-plan::BufferClass classOf(const plan::Plan &plan, uint32_t view) {
-  uint32_t buffer = plan.views()->Get(view)->buffer();
-  return plan.arenas()->Get(plan.buffers()->Get(buffer)->arena())->holds();
-}
-
-/// A contiguous view into a buffer of class `holds`.
-Status checkView(const plan::Plan &plan, uint32_t view,
-                 plan::BufferClass holds) {
-  if (view >= count(plan.views()))
-    return dataLoss("view {}, the plan has {}", view, count(plan.views()));
-  if (classOf(plan, view) != holds)
-    return dataLoss("view {} lies in a buffer of class {}, expected {}", view,
-                    plan::EnumNameBufferClass(classOf(plan, view)),
-                    plan::EnumNameBufferClass(holds));
-  if (!toBufferType(typeOf(plan, view)).isContiguous())
-    return dataLoss("view {} is not contiguous", view);
-  return okStatus();
-}
-
 /// One of a parameter's tensors: its role and where its view id stands.
 struct Role {
   std::string_view name;
@@ -67,6 +48,13 @@ bool hasFloatType(const plan::TensorType &type) {
 
 Status verifyParameter(const plan::Plan &plan,
                        const plan::Parameter &parameter) {
+  if (parameter.init() > plan::Init::MAX)
+    return dataLoss("unknown initialisation {}",
+                    static_cast<int>(parameter.init()));
+  if (!(parameter.init_std() >= 0 && parameter.init_std() < 1e6))
+    return dataLoss("initial standard deviation {}", parameter.init_std());
+  if (plan.world_size() > 1)
+    return okStatus(); // its place is in a bucket
   for (const Role &role : roles) {
     uint32_t view = (parameter.*role.view)();
     if (view == noPlanId && role.holds != plan::BufferClass::Parameter)
@@ -89,11 +77,6 @@ Status verifyParameter(const plan::Plan &plan,
   }
   if ((parameter.moment1() == noPlanId) != (parameter.moment2() == noPlanId))
     return dataLoss("only one of the two moments exists");
-  if (parameter.init() > plan::Init::MAX)
-    return dataLoss("unknown initialisation {}",
-                    static_cast<int>(parameter.init()));
-  if (!(parameter.init_std() >= 0 && parameter.init_std() < 1e6))
-    return dataLoss("initial standard deviation {}", parameter.init_std());
   return okStatus();
 }
 
@@ -159,6 +142,8 @@ Status verifyParameters(const plan::Plan &plan) {
     if (*places.rbegin() + size_t(1) != places.size())
       return dataLoss("parameter stack {}: {} members, but place {} is used",
                       stack, places.size(), *places.rbegin());
+  if (plan.world_size() > 1)
+    return okStatus();
   for (const Role &role : roles)
     QWEN_RETURN_IF_ERROR(verifyPlacement(plan, role));
   return okStatus();
@@ -220,7 +205,24 @@ Status verifyPrograms(const plan::Plan &plan) {
 
 } // namespace
 
+Status qwen::checkView(const plan::Plan &plan, uint32_t view,
+                       plan::BufferClass holds) {
+  if (view >= count(plan.views()))
+    return dataLoss("view {}, the plan has {}", view, count(plan.views()));
+  uint32_t buffer = plan.views()->Get(view)->buffer();
+  plan::BufferClass found =
+      plan.arenas()->Get(plan.buffers()->Get(buffer)->arena())->holds();
+  if (found != holds)
+    return dataLoss("view {} lies in a buffer of class {}, expected {}", view,
+                    plan::EnumNameBufferClass(found),
+                    plan::EnumNameBufferClass(holds));
+  if (!toBufferType(typeOf(plan, view)).isContiguous())
+    return dataLoss("view {} is not contiguous", view);
+  return okStatus();
+}
+
 Status qwen::verifyPlanTables(const plan::Plan &plan) {
   QWEN_RETURN_IF_ERROR(verifyParameters(plan));
+  QWEN_RETURN_IF_ERROR(verifyPlanBuckets(plan));
   return verifyPrograms(plan);
 }

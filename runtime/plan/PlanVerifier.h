@@ -28,6 +28,12 @@ Status verifyPlan(const plan::Plan &plan);
 Status verifyPlanHeader(const plan::Plan &plan);
 /// Arenas, buffers, types, views; no two live buffers overlap.
 Status verifyPlanMemory(const plan::Plan &plan);
+/// The buckets of a plan for several ranks and the places of parameters in
+/// them.
+Status verifyPlanBuckets(const plan::Plan &plan);
+/// A contiguous view into a buffer of class `holds`.
+Status checkView(const plan::Plan &plan, uint32_t view,
+                 plan::BufferClass holds);
 /// Parameter table and the inputs and outputs of programs.
 Status verifyPlanTables(const plan::Plan &plan);
 /// Every step of every program; needs the three above to hold.

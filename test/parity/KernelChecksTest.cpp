@@ -287,7 +287,45 @@ TEST(KernelChecks, RefuseOptimizerListsThatDisagree) {
       adamw(), [](auto &a) { a.grads[0].dtype = F64; },
       "adamw: operand 'grads[0]': expected f32, found f64[3]");
   expectRefused(
+      adamw(), [](auto &a) { a.firstElements = {0, 1}; },
+      "adamw: expected 0 or 1 entries in 'first_elements', found 2");
+  expectRefused(
+      adamw(), [](auto &a) { a.firstElements = {-1}; },
+      "adamw: expected first_elements in [0, 281474976710656], found -1");
+  expectRefused(
+      adamw(), [](auto &a) { a.buckets = {0}; },
+      "adamw: expected no 'tensor_ids' and 'first_elements' beside 'buckets', "
+      "found 1 and 0");
+  expectRefused(
+      adamw(), [](auto &a) { a.buckets = {0, 1}; },
+      "adamw: expected 1 entries in 'buckets', one a parameter, found 2");
+  expectRefused(
       GradNormArgs{{view(F32, {3})}, view(F32, {8}), view(F32, {4})},
       [](auto &a) { a.grads.clear(); },
       "grad_norm: expected gradients, found none");
+}
+
+TEST(KernelChecks, RefuseShardsThatDoNotMakeTheWhole) {
+  expectRefused(
+      AllGatherArgs{view(BF16, {64}), view(BF16, {128})},
+      [](auto &a) { a.full = view(BF16, {100}); },
+      "all_gather: operand 'full': expected a multiple of the 64 elements of "
+      "'shard', found bf16[100]");
+  expectRefused(
+      AllGatherArgs{view(BF16, {64}), view(BF16, {128})},
+      [](auto &a) { a.full = view(F32, {128}); },
+      "all_gather: operand 'full': expected bf16, found f32[128]");
+  expectRefused(
+      ReduceScatterArgs{view(F32, {128}), view(F32, {64})},
+      [](auto &a) { a.shard = view(BF16, {64}); },
+      "reduce_scatter: operand 'shard': expected f32 or f64, found bf16[64]");
+  expectRefused(
+      GradNormLocalArgs{{view(F32, {64})}, view(F64, {1})},
+      [](auto &a) { a.partial = view(F64, {2}); },
+      "grad_norm_local: operand 'partial': expected dimension 0 to be 1 (the "
+      "sum of squares), found f64[2]");
+  expectRefused(
+      GradNormCombineArgs{view(F64, {2}), view(F32, {8}), view(F32, {4})},
+      [](auto &a) { a.partials = view(F32, {2}); },
+      "grad_norm_combine: operand 'partials': expected f64, found f32[2]");
 }

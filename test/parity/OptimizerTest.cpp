@@ -136,6 +136,35 @@ TEST(GradNorm, ReportsNumbersThatAreNotFinite) {
   }
 }
 
+/// Two ranks that hold the gradients by parts.
+TEST(GradNorm, OfSeveralRanksIsThatOfOne) {
+  std::mt19937_64 random(5);
+  Tensor a(DType::F32, {70000}), b(DType::F32, {3000});
+  a.uniform(random, -1, 1);
+  b.uniform(random, -1, 1);
+  Hyper h;
+  h.maxGradNorm = 0.5;
+  Tensor hyper = h.tensor(DType::F32), whole(DType::F32, {4});
+  launchKernel(GradNormArgs{{a, b}, hyper, whole});
+  Tensor partials(DType::F64, {2});
+  int rank = 0;
+  for (Tensor *grad : {&a, &b}) {
+    Tensor partial(DType::F64, {1});
+    launchKernel(GradNormLocalArgs{{*grad}, partial});
+    partials.set(rank++, partial.get(0));
+  }
+  Tensor stats(DType::F32, {4});
+  launchKernel(GradNormCombineArgs{partials, hyper, stats});
+  double bound = sumTolerance(DType::F64, 73000) + unitRoundoff(DType::F32);
+  for (int i : {0, 1})
+    EXPECT_NEAR(stats.get(i), whole.get(i), bound * whole.get(i));
+  EXPECT_EQ(stats.get(2), 1);
+  EXPECT_EQ(stats.get(3), 0);
+  partials.set(1, std::nan(""));
+  launchKernel(GradNormCombineArgs{partials, hyper, stats});
+  EXPECT_EQ(stats.get(2), 0);
+}
+
 //===----------------------------------------------------------------------===//
 // AdamW
 //===----------------------------------------------------------------------===//
@@ -301,4 +330,41 @@ TEST(AdamW, RoundingDependsOnSeedStepTensorAndElementAlone) {
   EXPECT_NE(bits(2, 2, 3, 1), first);
   EXPECT_NE(bits(1, 3, 3, 1), first);
   EXPECT_NE(bits(1, 2, 4, 1), first);
+}
+
+/// A rank that holds no part of a class, and parts that begin anywhere.
+TEST(AdamW, PartsOfATensorRoundAsTheWhole) {
+  auto bits = [](std::vector<int64_t> ends) {
+    AdamWCase c(DType::BF16, DType::BF16, false, 20000);
+    Tensor hyper = c.h.tensor(DType::F32), stats(DType::F32, {4});
+    stats.setValues({1, 0.5, 1, 0});
+    Tensor rng(DType::I32, {2});
+    rng.setValues({7, 3});
+    AdamWArgs args;
+    args.hyper = hyper;
+    args.stats = stats;
+    args.rng = rng;
+    int64_t begin = 0;
+    for (int64_t end : ends) {
+      auto part = [&](const Tensor &tensor) {
+        Buffer buffer = tensor;
+        buffer.shape[0] = end - begin;
+        buffer.data = static_cast<std::byte *>(buffer.data) +
+                      begin * dtypeBytes(buffer.dtype);
+        return buffer;
+      };
+      args.params.push_back(part(c.param));
+      args.grads.push_back(part(c.grad));
+      args.moments1.push_back(part(c.moment1));
+      args.moments2.push_back(part(c.moment2));
+      args.tensorIds.push_back(4);
+      args.firstElements.push_back(begin);
+      begin = end;
+    }
+    launchKernel(args);
+    return std::vector{c.param.bits(), c.moment1.bits(), c.moment2.bits()};
+  };
+  auto whole = bits({20000});
+  EXPECT_EQ(bits({7777, 20000}), whole);
+  EXPECT_EQ(bits({64, 8191, 8193, 20000}), whole);
 }

@@ -14,6 +14,7 @@
 #include "lib/Memory/Passes.h"
 #include "lib/Pipelines/Pipelines.h"
 #include "lib/Schedule/Passes.h"
+#include "lib/Sharding/Passes.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -31,6 +32,7 @@ int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
   qwen::registerQwenImportPasses();
   qwen::registerQwenAutodiffPasses();
+  qwen::registerQwenShardingPasses();
   qwen::registerQwenFusionPasses();
   qwen::registerQwenLoweringPasses();
   qwen::registerQwenCodegenPasses();

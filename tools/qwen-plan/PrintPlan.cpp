@@ -10,6 +10,7 @@
 #include "runtime/profile/LaunchFacts.h"
 #include "runtime/support/Json.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 
@@ -105,6 +106,42 @@ void printFlops(const PlanInfo &info, Text out) {
   }
 }
 
+/// What a collective moves: bytes of the whole.
+int64_t movedBytes(const LaunchFacts &launch) {
+  int64_t most = 0;
+  for (const LaunchOperand &operand : launch.operands)
+    most = std::max(most, operand.type.bytes());
+  return most;
+}
+
+/// Buckets, and what a run of each program gathers and scatters.
+void printRanks(const Plan &plan, Text out) {
+  fmt::format_to(out, "\nranks {}, {} buckets\n", plan.info().worldSize,
+                 plan.buckets().size());
+  fmt::format_to(out, "  {:<44} {:<5} {:>12} {:>12} {:>12}\n", "bucket", "type",
+                 "elements", "on a rank", "gathered");
+  for (const PlanBucket &bucket : plan.buckets())
+    fmt::format_to(out, "  {:<44} {:<5} {:>12} {:>12} {:>12}\n",
+                   printable(bucket.name), dtypeName(bucket.dtype),
+                   bucket.elements, bucket.shardElements,
+                   readable(bucket.elements * dtypeBytes(bucket.dtype)));
+  for (size_t p = 0; p < plan.programs().size(); ++p) {
+    int64_t gathers = 0, gathered = 0, scatters = 0, scattered = 0;
+    for (const LaunchFacts &launch : launchFacts(plan, static_cast<int>(p))) {
+      if (launch.kernel == AllGatherArgs::kernelName) {
+        ++gathers;
+        gathered += movedBytes(launch);
+      } else if (launch.kernel == ReduceScatterArgs::kernelName) {
+        ++scatters;
+        scattered += movedBytes(launch);
+      }
+    }
+    fmt::format_to(out, "  {:<14} {} gathers of {}, {} scatters of {}\n",
+                   printable(plan.programs()[p].name), gathers,
+                   readable(gathered), scatters, readable(scattered));
+  }
+}
+
 void printPrograms(const Plan &plan, Text out) {
   for (size_t p = 0; p < plan.programs().size(); ++p) {
     const PlanProgram &program = plan.programs()[p];
@@ -150,6 +187,8 @@ std::string qwen::summaryText(const Plan &plan) {
     fmt::format_to(out, "  {:<14} {:>16} {:>12}\n", row.name, row.bytes,
                    readable(row.bytes));
   printFlops(plan.info(), out);
+  if (plan.info().worldSize > 1)
+    printRanks(plan, out);
   printPrograms(plan, out);
   return text;
 }
@@ -164,6 +203,8 @@ std::string qwen::summaryJson(const Plan &plan) {
   json["compiler_flags"] = info.compilerFlags;
   json["target"] = info.target;
   json["world_size"] = info.worldSize;
+  if (info.worldSize > 1)
+    json["buckets"] = plan.buckets().size();
   json["tokens"] = info.tokens;
   json["max_documents"] = info.maxDocuments;
   json["vocab_size"] = info.vocabSize;
@@ -207,12 +248,20 @@ std::string qwen::memoryMap(const Plan &plan) {
                      readable(static_cast<int64_t>(arena.size())));
     }
   fmt::format_to(out, "\nparameters\n");
-  for (const PlanParameter &parameter : plan.parameters())
+  for (const PlanParameter &parameter : plan.parameters()) {
+    if (parameter.bucket >= 0) {
+      fmt::format_to(out, "  {:<60} {:<24} bucket {} at element {}{}\n",
+                     printable(parameter.name), toString(parameter.type),
+                     parameter.bucket, parameter.bucketOffset,
+                     parameter.decay ? " decay" : "");
+      continue;
+    }
     fmt::format_to(out, "  {:<60} {:<24} stack {}[{}] buffer {} at {}{}\n",
                    printable(parameter.name), toString(parameter.type),
                    parameter.stack, parameter.stackIndex,
                    parameter.value.buffer, parameter.value.byteOffset,
                    parameter.decay ? " decay" : "");
+  }
   for (const PlanProgram &program : plan.programs()) {
     fmt::format_to(out, "\nprogram {}\n", printable(program.name));
     printPorts("input ", program.inputs, out);

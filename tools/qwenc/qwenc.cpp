@@ -8,6 +8,8 @@
 #include "lib/Emit/EmitPlan.h"
 #include "lib/Import/ModelFile.h"
 #include "lib/Pipelines/Pipelines.h"
+#include "qwen/Plan/Sharding.h"
+#include "qwen/Plan/Target.h"
 #include "runtime/plan/PlanText.h"
 #include "runtime/support/Format.h"
 #include "tools/WriteOutput.h"
@@ -32,6 +34,9 @@
 using namespace mlir;
 using namespace qwen;
 namespace cl = llvm::cl;
+
+/// No model has more layers.
+static constexpr int64_t maxPrefetch = 4096;
 
 namespace {
 
@@ -67,9 +72,21 @@ struct Flags {
       "tuning", cl::cat(category), cl::value_desc("file"),
       cl::desc("Table of matrix product algorithms, made by qwen-bench tune; "
                "default: the built-in one of the target's card")};
-  cl::list<std::string> remarks{"remarks", cl::CommaSeparated,
-                                cl::cat(category),
-                                cl::desc("Explain decisions: fusion")};
+  cl::opt<int64_t> worldSize{
+      "world-size", cl::init(1), cl::cat(category), cl::value_desc("ranks"),
+      cl::desc("Ranks that parameters, gradients and optimizer state are "
+               "spread over")};
+  cl::opt<int64_t> prefetch{
+      "prefetch", cl::init(1), cl::cat(category), cl::value_desc("units"),
+      cl::desc("Layers that are gathered ahead of their use, with several "
+               "ranks")};
+  cl::opt<std::string> reshardAfterForward{
+      "reshard-after-forward", cl::init("on"), cl::cat(category),
+      cl::desc("off: a layer gathered for the forward pass stays for the "
+               "backward pass")};
+  cl::list<std::string> remarks{
+      "remarks", cl::CommaSeparated, cl::cat(category),
+      cl::desc("Explain decisions: fusion, sharding")};
   cl::opt<std::string> stopAfter{
       "stop-after", cl::cat(category), cl::value_desc("stage"),
       cl::desc("Print the IR after this stage to -o, or standard output")};
@@ -122,6 +139,20 @@ LogicalResult oneOf(StringRef flag, StringRef value,
                     llvm::join(allowed, ", "));
 }
 
+LogicalResult checkRanks(const Flags &flags) {
+  if (flags.worldSize < 1 || flags.worldSize > maxWorldSize)
+    return usageError("--world-size=" + Twine(flags.worldSize) +
+                      ": expected 1 to " + Twine(maxWorldSize));
+  if (flags.prefetch < 0 || flags.prefetch > maxPrefetch)
+    return usageError("--prefetch=" + Twine(flags.prefetch) +
+                      ": expected 0 to " + Twine(maxPrefetch));
+  if (flags.worldSize > 1 && targetKind(flags.target) == TargetKind::Cuda)
+    return usageError("--world-size=" + Twine(flags.worldSize) +
+                      ": sharded plans run on CPUs, not on " + flags.target);
+  return oneOf("reshard-after-forward", flags.reshardAfterForward,
+               {"on", "off"});
+}
+
 LogicalResult checkFlags(const Flags &flags) {
   if (flags.input.empty())
     return usageError("no input; usage: qwenc model.mlir -o plan.fb");
@@ -135,8 +166,10 @@ LogicalResult checkFlags(const Flags &flags) {
     return usageError("no output; give -o plan.fb, or an earlier stage by "
                       "--stop-after=STAGE");
   for (const std::string &remark : flags.remarks)
-    if (failed(oneOf("remarks", remark, {"fusion"})))
+    if (failed(oneOf("remarks", remark, {"fusion", "sharding"})))
       return failure();
+  if (failed(checkRanks(flags)))
+    return failure();
   return success(
       succeeded(oneOf("target", flags.target,
                       {"x86-64-v2", "x86-64-v3", "x86-64-v4", "sm_90a"})) &&
@@ -156,7 +189,11 @@ CompileOptions compileOptions(const Flags &flags) {
   options.masters = flags.masters;
   options.tuning = flags.tuning;
   options.noDecay.assign(flags.noDecay.begin(), flags.noDecay.end());
+  options.worldSize = flags.worldSize;
+  options.prefetch = flags.prefetch;
+  options.reshardAfterForward = flags.reshardAfterForward == "on";
   options.fusionRemarks = llvm::is_contained(flags.remarks, "fusion");
+  options.shardingRemarks = llvm::is_contained(flags.remarks, "sharding");
   return options;
 }
 
@@ -171,6 +208,11 @@ std::string flagText(const CompileOptions &options) {
     text += " --no-decay=" + pattern;
   if (!options.tuning.empty())
     text += " --tuning=" + options.tuning;
+  if (options.worldSize > 1)
+    text += " --world-size=" + std::to_string(options.worldSize) +
+            " --prefetch=" + std::to_string(options.prefetch) +
+            " --reshard-after-forward=" +
+            (options.reshardAfterForward ? "on" : "off");
   return text;
 }
 

@@ -180,3 +180,19 @@ kernel.binary @code {object = "", target = "x86-64", symbols = [
   // expected-error @+1 {{code symbol 'f' has 2 operand_bytes and 1 operand_alignments, expected as many}}
   #kernel.code_symbol<name = "f", rows = 8, operand_bytes = [1, 2], operand_alignments = [4],
                       column_sums = [], threads = 0, blocks = 0, shared_bytes = 0>]}
+
+// -----
+
+func.func @gather(%w: memref<64xf32>, %full: memref<100xf32>) {
+  // expected-error @+1 {{'kernel.all_gather' op all_gather: operand 'full': expected a multiple of the 64 elements of 'shard', found f32[100]}}
+  kernel.all_gather ins(%w : memref<64xf32>) outs(%full : memref<100xf32>)
+  return
+}
+
+// -----
+
+func.func @storage() {
+  // expected-error @+1 {{'kernel.storage' op of a bucket must name one bucket and be a flat memref}}
+  %b = kernel.storage gradient bucket [@b, @c] : memref<64xf32>
+  return
+}

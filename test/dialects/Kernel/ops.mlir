@@ -110,3 +110,19 @@ kernel.binary @code {object = "\7FELF", target = "x86-64-v3"}
 kernel.binary @gpu {object = "\7FELF", target = "sm_90a", symbols = [
   #kernel.code_symbol<name = "double", rows = 8, operand_bytes = [1024, 1024], operand_alignments = [16, 16],
                       column_sums = [0], threads = 256, blocks = 1, shared_bytes = 0>]}
+
+// CHECK-LABEL: func.func @ranks
+func.func @ranks(%w: memref<64xbf16>, %full: memref<128xbf16>, %grads: memref<128xf32>, %shard: memref<64xf32>,
+                 %sum: memref<1xf64>, %sums: memref<2xf64>, %hyper: memref<8xf32>, %stats: memref<4xf32>) {
+  // CHECK: kernel.all_gather ins(%{{.*}} : memref<64xbf16>) outs(%{{.*}} : memref<128xbf16>)
+  kernel.all_gather ins(%w : memref<64xbf16>) outs(%full : memref<128xbf16>)
+  // CHECK: kernel.reduce_scatter ins(%{{.*}} : memref<128xf32>) outs(%{{.*}} : memref<64xf32>) {accumulate = true}
+  kernel.reduce_scatter ins(%grads : memref<128xf32>) outs(%shard : memref<64xf32>) {accumulate = true}
+  // CHECK: kernel.grad_norm_local grads(%{{.*}} : memref<64xf32>) outs(%{{.*}} : memref<1xf64>)
+  kernel.grad_norm_local grads(%shard : memref<64xf32>) outs(%sum : memref<1xf64>)
+  // CHECK: kernel.grad_norm_combine ins(%{{.*}}, %{{.*}} : memref<2xf64>, memref<8xf32>) outs(%{{.*}} : memref<4xf32>)
+  kernel.grad_norm_combine ins(%sums, %hyper : memref<2xf64>, memref<8xf32>) outs(%stats : memref<4xf32>)
+  // CHECK: kernel.storage gradient bucket [@b] : memref<64xf32>
+  %b = kernel.storage gradient bucket [@b] : memref<64xf32>
+  return
+}

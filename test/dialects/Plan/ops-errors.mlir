@@ -97,3 +97,21 @@ plan.program @eval inputs([]) outputs([]) {
   // expected-error @+1 {{'kernel.view' op is no launch and must not stand in a program}}
   %2 = kernel.view %1[0] : memref<8xf32> to memref<4xf32>
 }
+
+// -----
+
+plan.arena @a parameter size 128
+%0 = plan.buffer @a[0, 64]
+%1 = plan.view %0[0] : memref<8xf32>
+// expected-error @+1 {{'plan.bucket' op must consist of flat shards like 'memref<8xf32>', but has 20 elements}}
+plan.bucket "l.f32" elements 20 value(%1 : memref<8xf32>)
+
+// -----
+
+// expected-error @+1 {{'plan.parameter' op must have either a value or a place in a bucket}}
+plan.parameter "w" stack 0[0] init "zero"
+
+// -----
+
+// expected-error @+1 {{'plan.header' op world_size must be between 1 and 4096, but is 0}}
+plan.header target "x86-64" tokens 4 max_documents 1 vocab_size 8 {world_size = 0 : i64}

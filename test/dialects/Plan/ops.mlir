@@ -32,3 +32,7 @@ plan.program @eval inputs([]) outputs(["y"] %7 : memref<4xf32>) {
   kernel.fill outs(%4 : memref<4xf32>) {value = 1.0 : f64}
   kernel.copy ins(%4 : memref<4xf32>) outs(%7 : memref<4xf32>)
 }
+// CHECK: plan.bucket "l.f32" elements 16 value(%{{.*}} : memref<8xf32>)
+plan.bucket "l.f32" elements 16 value(%6 : memref<8xf32>)
+// CHECK: plan.parameter "v" stack 1[0] init "zero" in "l.f32"[8] of tensor<2x4xf32>
+plan.parameter "v" stack 1[0] init "zero" in "l.f32"[8] of tensor<2x4xf32>

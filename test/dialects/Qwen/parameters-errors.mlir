@@ -124,3 +124,65 @@ func.func @moments(%hyper: tensor<8xf32>, %stats: tensor<4xf32>, %rng: tensor<2x
   qwen.adamw %hyper, %stats, %rng of [@w] {decay = true, moment_type = i8} : tensor<8xf32>, tensor<4xf32>, tensor<2xi32>
   return
 }
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op must have one offset for each of its parameters, but has 2 for 1}}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0, 64>}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op must be flat, but is 'tensor<2x64xf32>'}}
+qwen.bucket @b : tensor<2x64xf32> {parameters = [@w], offsets = array<i64: 0>}
+
+// -----
+
+// expected-error @+1 {{'qwen.bucket' op @w does not name a qwen.parameter}}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xbf16> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op has elements of 'f32', but @w is 'tensor<6x4xbf16>'}}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+qwen.parameter @v : tensor<4xf32> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op offset of @v must be 24 or a later multiple of 64, but is 32}}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w, @v], offsets = array<i64: 0, 32>}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op must hold @w up to element 24, but has 16}}
+qwen.bucket @b : tensor<16xf32> {parameters = [@w], offsets = array<i64: 0>}
+
+// -----
+
+func.func @gather() {
+  // expected-error @+1 {{'qwen.all_gather' op @b does not name a qwen.bucket}}
+  %0 = qwen.all_gather @b : tensor<128xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xbf16> {init = "zero"}
+qwen.bucket @b : tensor<128xbf16> {parameters = [@w], offsets = array<i64: 0>}
+func.func @scatter(%g: tensor<64xf32>) {
+  // expected-error @+1 {{'qwen.reduce_scatter' op flat must be 'tensor<128xf32>', but is 'tensor<64xf32>'}}
+  qwen.reduce_scatter @b, %g : tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @part(%flat: tensor<128xf32>) {
+  // expected-error @+1 {{'qwen.bucket_part' op must lie inside flat, 'tensor<128xf32>', but has 32 elements from 100 on}}
+  %0 = qwen.bucket_part %flat[100] [@w] : tensor<128xf32> -> tensor<4x8xf32>
+  return
+}

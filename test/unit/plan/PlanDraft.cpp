@@ -65,16 +65,22 @@ std::string PlanDraft::build() const {
   for (const ParameterDraft &p : parameters)
     parameterTables.push_back(plan::CreateParameter(
         builder, builder.CreateString(p.name), p.value, p.gradient, p.moment1,
-        p.moment2, p.master, p.init, p.std, true, p.stack, p.stackIndex));
+        p.moment2, p.master, p.init, p.std, true, p.stack, p.stackIndex,
+        p.bucket, p.bucketOffset, p.type));
+  std::vector<flatbuffers::Offset<plan::Bucket>> bucketTables;
+  for (const BucketDraft &b : buckets)
+    bucketTables.push_back(plan::CreateBucket(
+        builder, builder.CreateString(b.name), b.dtype, b.elements, b.value,
+        b.gradient, b.moment1, b.moment2, b.master));
   flatbuffers::Offset<plan::Code> codeTable;
   if (!code.empty()) {
     std::vector<flatbuffers::Offset<plan::CodeSymbol>> symbols;
     for (const CodeSymbolDraft &s : codeSymbols)
-      symbols.push_back(plan::CreateCodeSymbol(
-          builder, builder.CreateString(s.name),
-          builder.CreateVectorOfStructs(s.operands),
-          builder.CreateVector(s.columnSums), s.rows, s.threads, s.blocks,
-          s.sharedBytes));
+      symbols.push_back(
+          plan::CreateCodeSymbol(builder, builder.CreateString(s.name),
+                                 builder.CreateVectorOfStructs(s.operands),
+                                 builder.CreateVector(s.columnSums), s.rows,
+                                 s.threads, s.blocks, s.sharedBytes));
     codeTable = plan::CreateCode(
         builder, builder.CreateString(codeTarget),
         builder.CreateVector(reinterpret_cast<const uint8_t *>(code.data()),
@@ -101,6 +107,7 @@ std::string PlanDraft::build() const {
   auto viewTable = builder.CreateVectorOfStructs(views);
   auto parameterTable = builder.CreateVector(parameterTables);
   auto programTable = builder.CreateVector(programTables);
+  auto bucketTable = builder.CreateVector(bucketTables);
   auto labels =
       builder.CreateVectorOfStrings(std::vector<std::string>{"layer 0"});
   plan::FinishPlanBuffer(
@@ -109,7 +116,7 @@ std::string PlanDraft::build() const {
                        targetText, worldSize, tokens, maxDocuments, vocabSize,
                        facts, terms, forecast, arenaTable, bufferTable,
                        typeTable, viewTable, parameterTable, programTable,
-                       labels, codeTable, workspace));
+                       labels, codeTable, workspace, bucketTable));
   std::string bytes(reinterpret_cast<const char *>(builder.GetBufferPointer()),
                     builder.GetSize());
   return bytes + planTrailer(std::as_bytes(std::span(bytes)));
@@ -166,6 +173,59 @@ StepDraft test::group(uint32_t in, uint32_t out, std::string symbol,
   };
 }
 
+StepDraft test::allGather(uint32_t shard, uint32_t full) {
+  return [=](Builder &builder) {
+    return std::pair(plan::Kernel::AllGather,
+                     plan::CreateAllGather(builder, shard, full).Union());
+  };
+}
+
+StepDraft test::reduceScatter(uint32_t full, uint32_t shard) {
+  return [=](Builder &builder) {
+    return std::pair(
+        plan::Kernel::ReduceScatter,
+        plan::CreateReduceScatter(builder, full, shard, true).Union());
+  };
+}
+
+StepDraft test::gradNormLocal(uint32_t grad, uint32_t partial) {
+  return [=](Builder &builder) {
+    auto grads = builder.CreateVector(&grad, 1);
+    return std::pair(
+        plan::Kernel::GradNormLocal,
+        plan::CreateGradNormLocal(builder, grads, partial).Union());
+  };
+}
+
+StepDraft test::gradNormCombine(uint32_t partials, uint32_t hyper,
+                                uint32_t stats) {
+  return [=](Builder &builder) {
+    return std::pair(
+        plan::Kernel::GradNormCombine,
+        plan::CreateGradNormCombine(builder, partials, hyper, stats).Union());
+  };
+}
+
+StepDraft test::shardedAdamW(std::vector<int64_t> buckets) {
+  return [=](Builder &builder) {
+    auto list = [&](uint32_t view) {
+      return builder.CreateVector(
+          std::vector<uint32_t>(std::max<size_t>(1, buckets.size()), view));
+    };
+    auto params = list(ShardedValue), grads = list(ShardedGradient),
+         moments1 = list(ShardedMoment1), moments2 = list(ShardedMoment2);
+    // Without buckets, as in a plan for one rank.
+    auto ids =
+        builder.CreateVector(std::vector<int64_t>(buckets.empty() ? 1 : 0));
+    auto numbers = builder.CreateVector(buckets);
+    return std::pair(plan::Kernel::AdamW,
+                     plan::CreateAdamW(builder, params, grads, moments1,
+                                       moments2, 0, ShardedHyper, ShardedStats,
+                                       ShardedRng, ids, true, numbers)
+                         .Union());
+  };
+}
+
 /// Scratch bytes of the plan's only GEMM, as the compiler would reserve them.
 static uint64_t gemmWorkspace() {
   GemmArgs args;
@@ -212,6 +272,75 @@ PlanDraft test::matrixPlan() {
        {gemm(ViewX, ViewW, ViewH), copy(ViewH, ViewT), copy(ViewT, ViewY)}},
       {"clear", {}, {}, {fill(ViewGradient, 0)}}};
   draft.workspace = 6;
+  return draft;
+}
+
+PlanDraft test::shardedPlan() {
+  using Class = plan::BufferClass;
+  using enum plan::ElementType;
+  PlanDraft draft;
+  draft.worldSize = 2;
+  draft.workspace = 12;
+  uint64_t scratch = gemmWorkspace();
+  draft.arenas = {plan::Arena(256, Class::Parameter),
+                  plan::Arena(256, Class::Gradient),
+                  plan::Arena(256, Class::Moment1),
+                  plan::Arena(256, Class::Moment2),
+                  plan::Arena(256, Class::Input),
+                  plan::Arena(192, Class::Output),
+                  plan::Arena(1024, Class::Activation),
+                  plan::Arena(scratch, Class::Workspace)};
+  // offset, size, arena, program, first, last
+  draft.buffers = {{0, 256, 0},
+                   {0, 256, 1},
+                   {0, 256, 2},
+                   {0, 256, 3},
+                   {0, 128, 4},
+                   {128, 32, 4},
+                   {192, 8, 4},
+                   {0, 96, 5},
+                   {128, 16, 5},
+                   {0, 512, 6, 0, 0, 1},
+                   {512, 512, 6, 0, 2, 3},
+                   {0, 8, 6, 1, 0, 1},
+                   {0, scratch, 7},
+                   {64, 16, 6, 1, 1, 2}};
+  draft.types = {tensor(F32, {4, 8}), tensor(F32, {8}),    tensor(I32, {2}),
+                 tensor(F32, {4, 6}), tensor(F32, {4}),    tensor(F32, {64}),
+                 tensor(F32, {128}),  tensor(F32, {6, 8}), tensor(F64, {1}),
+                 tensor(F64, {2}),    tensor(F32, {2, 8})};
+  // buffer, type, byte offset; in the order of ShardedView
+  draft.views = {
+      plan::View(4, 0, 0),  plan::View(5, 1, 0), plan::View(6, 2, 0),
+      plan::View(7, 3, 0),  plan::View(8, 4, 0), plan::View(0, 5, 0),
+      plan::View(1, 5, 0),  plan::View(2, 5, 0), plan::View(3, 5, 0),
+      plan::View(9, 6, 0),  plan::View(9, 7, 0), plan::View(10, 6, 0),
+      plan::View(11, 8, 0), plan::View(13, 9, 0)};
+  draft.buckets = {{"layer.f32", F32, 128, ShardedValue, ShardedGradient,
+                    ShardedMoment1, ShardedMoment2}};
+  auto parameter = [](const char *name, uint64_t offset, uint32_t type) {
+    ParameterDraft result{name, noPlanId};
+    result.bucket = 0;
+    result.bucketOffset = offset;
+    result.type = type;
+    return result;
+  };
+  draft.parameters = {parameter("w", 0, 7), parameter("v", 48, 10)};
+  draft.parameters[1].stack = 1;
+  draft.programs = {
+      {"micro_step",
+       {{"x", ShardedX}},
+       {{"y", ShardedY}},
+       {allGather(ShardedValue, ShardedFull),
+        gemm(ShardedX, ShardedW, ShardedY), fill(ShardedGrads, 0.5),
+        reduceScatter(ShardedGrads, ShardedGradient)}},
+      {"update",
+       {{"hyper", ShardedHyper}, {"rng", ShardedRng}},
+       {{"stats", ShardedStats}},
+       {gradNormLocal(ShardedGradient, ShardedPartial),
+        allGather(ShardedPartial, ShardedPartials),
+        gradNormCombine(ShardedPartials, ShardedHyper, ShardedStats),
+        shardedAdamW({0})}}};
   return draft;
 }
 

@@ -52,6 +52,17 @@ struct ParameterDraft {
   plan::Init init = plan::Init::Normal;
   double std = 0.02;
   uint32_t stack = 0, stackIndex = 0;
+  uint32_t bucket = noPlanId;
+  uint64_t bucketOffset = 0;
+  uint32_t type = noPlanId;
+};
+
+struct BucketDraft {
+  std::string name;
+  plan::ElementType dtype;
+  uint64_t elements;
+  uint32_t value, gradient = noPlanId, moment1 = noPlanId, moment2 = noPlanId,
+                  master = noPlanId;
 };
 
 /// A generated kernel of one input and one output.
@@ -74,6 +85,7 @@ struct PlanDraft {
   std::vector<plan::TensorType> types;
   std::vector<plan::View> views;
   std::vector<ParameterDraft> parameters;
+  std::vector<BucketDraft> buckets;
   std::vector<ProgramDraft> programs;
   std::string codeTarget = "x86-64";
   std::string code;
@@ -92,6 +104,13 @@ plan::TensorType tensor(plan::ElementType dtype, std::vector<int64_t> shape,
 StepDraft gemm(uint32_t a, uint32_t b, uint32_t c, bool accumulate = false);
 StepDraft copy(uint32_t in, uint32_t out);
 StepDraft fill(uint32_t out, double value);
+StepDraft allGather(uint32_t shard, uint32_t full);
+/// Accumulates.
+StepDraft reduceScatter(uint32_t full, uint32_t shard);
+StepDraft gradNormLocal(uint32_t grad, uint32_t partial);
+StepDraft gradNormCombine(uint32_t partials, uint32_t hyper, uint32_t stats);
+/// Of shardedPlan's tensors, once for each bucket.
+StepDraft shardedAdamW(std::vector<int64_t> buckets);
 /// A group of one input and one output, `rows` rows, one a block.
 StepDraft group(uint32_t in, uint32_t out, std::string symbol, int64_t rows);
 
@@ -109,6 +128,29 @@ enum MatrixView : uint32_t {
 /// Program "forward": h = x w^T, t = h, y = t. Program "clear": the gradient of
 /// w becomes zero.
 PlanDraft matrixPlan();
+
+/// Numbers of the views of shardedPlan.
+enum ShardedView : uint32_t {
+  ShardedX,        // input f32[4, 8]
+  ShardedHyper,    // input f32[8]
+  ShardedRng,      // input i32[2]
+  ShardedY,        // output f32[4, 6]
+  ShardedStats,    // output f32[4]
+  ShardedValue,    // shard f32[64]
+  ShardedGradient, // shard f32[64]
+  ShardedMoment1,  // shard f32[64]
+  ShardedMoment2,  // shard f32[64]
+  ShardedFull,     // activation f32[128], the gathered bucket
+  ShardedW,        // the parameter in it, f32[6, 8]
+  ShardedGrads,    // activation f32[128]
+  ShardedPartial,  // activation f64[1]
+  ShardedPartials, // activation f64[2]
+};
+
+/// For 2 ranks: "w" f32[6, 8] and "v" f32[2, 8], stacked in one bucket of 128
+/// elements. Program "micro_step": y = x w^T, all gradients become larger by
+/// 1; "update": AdamW.
+PlanDraft shardedPlan();
 
 /// Result of parsing a file's bytes.
 StatusOr<Plan> parse(const std::string &bytes);

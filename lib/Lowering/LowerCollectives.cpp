@@ -1,0 +1,121 @@
+//===- LowerCollectives.cpp - Buckets, collectives, the sharded update ----===//
+//
+// Each rank holds a shard of every bucket; what is gathered are allocations
+// like any other, so that their memory is planned with the activations'.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FunctionLowering.h"
+#include "Layouts.h"
+
+using namespace mlir;
+using namespace qwen;
+using kernel::StorageRole;
+
+Value FunctionLowering::shard(Location loc, StorageRole role, BucketOp bucket,
+                              Type element) {
+  int64_t elements = cast<RankedTensorType>(bucket.getType()).getNumElements();
+  auto type = MemRefType::get({elements / context.worldSize}, element);
+  ArrayAttr name = builder.getArrayAttr(
+      FlatSymbolRefAttr::get(builder.getContext(), bucket.getSymName()));
+  return kernel::StorageOp::create(builder, loc, type, role, name,
+                                   /*bucket=*/true);
+}
+
+/// The buckets of some parameters, in the module's order.
+SmallVector<int64_t> FunctionLowering::bucketsOf(ArrayAttr parameters) {
+  SmallVector<int64_t> numbers;
+  for (auto name : parameters.getAsRange<SymbolRefAttr>())
+    numbers.push_back(
+        context.bucketNumbers.lookup(name.getRootReference().getValue()));
+  llvm::sort(numbers);
+  numbers.erase(llvm::unique(numbers), numbers.end());
+  return numbers;
+}
+
+static Type elementOf(BucketOp bucket) {
+  return cast<RankedTensorType>(bucket.getType()).getElementType();
+}
+
+LogicalResult FunctionLowering::lowerAllGather(AllGatherOp op) {
+  FailureOr<Value> full = output(op->getResult(0));
+  if (failed(full))
+    return failure();
+  auto bucket = context.module.lookupSymbol<BucketOp>(op.getBucket());
+  kernel::AllGatherOp::create(
+      builder, op.getLoc(),
+      shard(op.getLoc(), StorageRole::Parameter, bucket, elementOf(bucket)),
+      *full);
+  return success();
+}
+
+void FunctionLowering::lowerBucketPart(BucketPartOp op) {
+  Value part = createView(op.getLoc(), buffer(op.getFlat()), op.getOffset(),
+                          contiguousType(op.getType()));
+  // The calls that get it are labelled by what they work on.
+  if (auto view = part.getDefiningOp<kernel::ViewOp>())
+    view->setAttr("qwen.parameters", op.getParameters());
+  bufferOf[op.getValue()] = part;
+}
+
+LogicalResult FunctionLowering::lowerReduceScatter(ReduceScatterOp op) {
+  auto bucket = context.module.lookupSymbol<BucketOp>(op.getBucket());
+  Value full = contiguousBuffer(op.getFlat(),
+                                "a gradient to scatter must be contiguous");
+  kernel::ReduceScatterOp::create(builder, op.getLoc(), full,
+                                  shard(op.getLoc(), StorageRole::Gradient,
+                                        bucket, wideType(elementOf(bucket))),
+                                  /*accumulate=*/!op.getOverwrite());
+  return success();
+}
+
+/// Sums of squares by rank are gathered, so that each rank adds them in the
+/// same order.
+LogicalResult FunctionLowering::lowerShardedGradNorm(GradNormOp op) {
+  FailureOr<Value> stats = output(op->getResult(0));
+  if (failed(stats))
+    return failure();
+  Location loc = op.getLoc();
+  SmallVector<Value> gradients;
+  for (int64_t number : bucketsOf(op.getParameters())) {
+    BucketOp bucket = context.buckets[number];
+    gradients.push_back(
+        shard(loc, StorageRole::Gradient, bucket, wideType(elementOf(bucket))));
+  }
+  auto sums = [&](int64_t count, StringRef name) -> Value {
+    auto alloc = memref::AllocOp::create(
+        builder, loc, MemRefType::get({count}, builder.getF64Type()));
+    alloc->setAttr("qwen.name", builder.getStringAttr(name));
+    return alloc;
+  };
+  Value partial = sums(1, "grad_norm.partial");
+  kernel::GradNormLocalOp::create(builder, loc, gradients, partial);
+  Value partials = sums(context.worldSize, "grad_norm.partials");
+  kernel::AllGatherOp::create(builder, loc, partial, partials);
+  kernel::GradNormCombineOp::create(builder, loc, partials,
+                                    buffer(op.getHyper()), *stats);
+  return success();
+}
+
+LogicalResult FunctionLowering::lowerShardedAdamW(AdamWOp op) {
+  SmallVector<Value> params, grads, moments1, moments2, masters;
+  SmallVector<int64_t> numbers = bucketsOf(op.getParameters());
+  for (int64_t number : numbers) {
+    BucketOp bucket = context.buckets[number];
+    Type element = elementOf(bucket);
+    auto store = [&](StorageRole role, Type type) {
+      return shard(op.getLoc(), role, bucket, type);
+    };
+    params.push_back(store(StorageRole::Parameter, element));
+    grads.push_back(store(StorageRole::Gradient, wideType(element)));
+    moments1.push_back(store(StorageRole::Moment1, op.getMomentType()));
+    moments2.push_back(store(StorageRole::Moment2, op.getMomentType()));
+    if (std::optional<Type> master = op.getMasterType())
+      masters.push_back(store(StorageRole::Master, *master));
+  }
+  kernel::AdamWOp::create(
+      builder, op.getLoc(), params, grads, moments1, moments2, masters,
+      buffer(op.getHyper()), buffer(op.getStats()), buffer(op.getRng()),
+      /*tensor_ids=*/ArrayRef<int64_t>(), op.getDecay(), numbers);
+  return success();
+}

@@ -1,0 +1,92 @@
+//===- Sharding.cpp - Spread parameters over ranks ------------------------===//
+
+#include "qwen/Plan/Sharding.h"
+#include "lib/Sharding/Passes.h"
+#include "lib/Sharding/ProgramSharding.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+namespace qwen {
+
+#define GEN_PASS_DEF_SHARDINGPASS
+#include "lib/Sharding/Passes.h.inc"
+
+namespace {
+
+/// "call @gdn_layer_forward" or the op's name: what is about to run.
+std::string describe(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return "call @" + call.getCallee().str();
+  return op->getName().getStringRef().str();
+}
+
+struct ShardingPass : impl::ShardingPassBase<ShardingPass> {
+  using ShardingPassBase::ShardingPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (failed(checkOptions(module)))
+      return signalPassFailure();
+    FailureOr<ShardingUnits> units = ShardingUnits::create(module, worldSize);
+    if (failed(units))
+      return signalPassFailure();
+    ShardingOptions options{prefetch, reshardAfterForward};
+    SmallVector<CollectiveNote> notes;
+    for (func::FuncOp program : shardedPrograms(module))
+      if (failed(ProgramSharding(program, *units, options).run(notes)))
+        return signalPassFailure();
+    for (const CollectiveNote &note : notes)
+      ++(note.isGather ? numGathers : numScatters);
+    module->setAttr("qwen.world_size",
+                    OpBuilder(module).getI64IntegerAttr(worldSize));
+    if (remarks)
+      report(*units, notes);
+  }
+
+private:
+  LogicalResult checkOptions(ModuleOp module) {
+    if (worldSize < 2 || worldSize > maxWorldSize)
+      return module.emitError("option world-size should be between 2 and ")
+             << maxWorldSize << ", found " << worldSize;
+    if (prefetch < 0)
+      return module.emitError("option prefetch should be at least 0, found ")
+             << prefetch;
+    return success();
+  }
+
+  /// One remark a unit with a note for each gather and scatter.
+  void report(const ShardingUnits &units, ArrayRef<CollectiveNote> notes) {
+    for (auto [number, unit] : llvm::enumerate(units.units())) {
+      BucketOp first = units.bucket(unit.buckets.front());
+      InFlightDiagnostic remark = first.emitRemark() << "unit " << unit.name;
+      for (int64_t bucket : unit.buckets) {
+        BucketOp op = units.bucket(bucket);
+        int64_t elements =
+            cast<RankedTensorType>(op.getType()).getNumElements();
+        remark << ", bucket " << op.getSymName() << " of " << elements
+               << " elements, " << elements / worldSize << " on each rank";
+      }
+      for (const CollectiveNote &note : notes)
+        if (note.unit == static_cast<int64_t>(number))
+          attach(remark, note);
+    }
+  }
+
+  void attach(InFlightDiagnostic &remark, const CollectiveNote &note) {
+    func::FuncOp program = note.program;
+    Diagnostic &text = remark.attachNote(note.op->getLoc());
+    text << "@" << program.getSymName()
+         << (note.isGather ? " gathers " : " scatters ") << note.bytes
+         << " bytes";
+    if (note.isGather)
+      text << " before " << describe(note.op) << ", " << note.ahead
+           << (note.ahead == 1 ? " unit ahead" : " units ahead");
+    else
+      text << " after the last of their gradients";
+  }
+};
+
+} // namespace
+} // namespace qwen
