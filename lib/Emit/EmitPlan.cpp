@@ -183,8 +183,8 @@ Offset<plan::Parameter> Emitter::emitParameter(plan::ParameterOp parameter) {
 Offset<plan::CodeSymbol>
 Emitter::emitCodeSymbol(kernel::CodeSymbolAttr symbol) {
   std::vector<plan::CodeOperand> operands;
-  for (auto [bytes, alignment] : llvm::zip_equal(
-           symbol.getOperandBytes(), symbol.getOperandAlignments()))
+  for (auto [bytes, alignment] :
+       llvm::zip_equal(symbol.getOperandBytes(), symbol.getOperandAlignments()))
     operands.emplace_back(bytes, static_cast<uint32_t>(alignment));
   std::vector<uint32_t> sums(symbol.getColumnSums().begin(),
                              symbol.getColumnSums().end());
@@ -204,9 +204,9 @@ Offset<plan::Code> Emitter::emitCode() {
     std::vector<Offset<plan::CodeSymbol>> symbols;
     for (Attribute symbol : binary.getSymbols())
       symbols.push_back(emitCodeSymbol(cast<kernel::CodeSymbolAttr>(symbol)));
-    return plan::CreateCode(
-        builder, builder.CreateString(binary.getTarget().str()), bytes,
-        builder.CreateVector(symbols));
+    return plan::CreateCode(builder,
+                            builder.CreateString(binary.getTarget().str()),
+                            bytes, builder.CreateVector(symbols));
   }
   return 0;
 }

@@ -70,11 +70,11 @@ std::string PlanDraft::build() const {
   if (!code.empty()) {
     std::vector<flatbuffers::Offset<plan::CodeSymbol>> symbols;
     for (const CodeSymbolDraft &s : codeSymbols)
-      symbols.push_back(plan::CreateCodeSymbol(
-          builder, builder.CreateString(s.name),
-          builder.CreateVectorOfStructs(s.operands),
-          builder.CreateVector(s.columnSums), s.rows, s.threads, s.blocks,
-          s.sharedBytes));
+      symbols.push_back(
+          plan::CreateCodeSymbol(builder, builder.CreateString(s.name),
+                                 builder.CreateVectorOfStructs(s.operands),
+                                 builder.CreateVector(s.columnSums), s.rows,
+                                 s.threads, s.blocks, s.sharedBytes));
     codeTable = plan::CreateCode(
         builder, builder.CreateString(codeTarget),
         builder.CreateVector(reinterpret_cast<const uint8_t *>(code.data()),
