@@ -26,6 +26,7 @@ static void buildAutodiff(OpPassManager &pm, const CompileOptions &options) {
   // Rules repeat views and conversions of the same values.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createFirstMicroStepPass());
   OptimizerPassOptions optimizer;
   optimizer.momentType = options.momentType;
   optimizer.masters = options.masters;

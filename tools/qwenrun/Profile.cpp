@@ -48,12 +48,14 @@ static std::vector<StepPart> makeStep(const Session &session,
     supervised += batch.supervised;
   auto scale = float(1 / double(std::max<int64_t>(supervised, 1)));
   std::vector<StepPart> step;
-  for (const Batch &batch : batches)
-    step.push_back({*plan.findProgram("micro_step"), batch.contextPairs,
+  for (const Batch &batch : batches) {
+    const char *program = step.empty() ? "first_micro_step" : "micro_step";
+    step.push_back({*plan.findProgram(program), batch.contextPairs,
                     [&inputs, &batch, scale] {
                       setInputs(batch, inputs);
                       *inputs.lossScale.as<float>() = scale;
                     }});
+  }
   const TrainerOptions &options = session.options.trainer;
   auto hyper = makeHyper(options.adamw, options.schedule.peak, 1);
   step.push_back({*plan.findProgram("update"), 0, [&inputs, &options, hyper] {

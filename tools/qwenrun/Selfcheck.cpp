@@ -18,13 +18,15 @@ static void append(Rows &rows, Rows more) {
               std::make_move_iterator(more.end()));
 }
 
-/// The micro-step by single launches, whose times nobody looks at.
+/// A micro-step by single launches, whose times nobody looks at.
 static PlainMicroStep plainMicroStep(PlanEngine &engine) {
   Executor &device = engine.device();
-  int program = *device.plan().findProgram("micro_step");
-  auto launches = size_t(device.plan().programs()[size_t(program)].launches);
-  return [&device, program, launches]() -> StatusOr<Buffer> {
-    std::vector<float> times(launches);
+  return [&device](EngineRun::Program which) -> StatusOr<Buffer> {
+    bool isFirst = which == EngineRun::Program::FirstMicroStep;
+    int program =
+        *device.plan().findProgram(isFirst ? "first_micro_step" : "micro_step");
+    std::vector<float> times(
+        size_t(device.plan().programs()[size_t(program)].launches));
     QWEN_RETURN_IF_ERROR(device.runTimed(program, times));
     return *device.output(program, "nll");
   };

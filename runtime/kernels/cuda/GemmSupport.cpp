@@ -31,6 +31,11 @@ GemmShape qwen::cuda::gemmShape(const GemmArgs &args) {
           .result = args.c.dtype};
 }
 
+GemmShape qwen::cuda::tunedShape(GemmShape shape) {
+  shape.adds |= dtypeBytes(shape.result) > dtypeBytes(shape.operands);
+  return shape;
+}
+
 std::string qwen::cuda::unsupportedReason(const GemmArgs &args) {
   for (DType dtype : {args.a.dtype, args.b.dtype, args.c.dtype})
     if (dtype != DType::BF16 && dtype != DType::F32)

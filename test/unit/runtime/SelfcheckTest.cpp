@@ -335,13 +335,14 @@ protected:
     engine.emplace(*real);
   }
 
-  /// The micro-step again, as single launches would run it.
-  StatusOr<Buffer> plainRun() {
-    QWEN_ASSIGN_OR_RETURN(EngineRun run, real->start(Program::MicroStep));
+  /// A micro-step again, as single launches would run it.
+  StatusOr<Buffer> plainRun(Program program) {
+    QWEN_ASSIGN_OR_RETURN(EngineRun run, real->start(program));
     return real->finish(run);
   }
   StatusOr<Rows> replay() {
-    return checkReplay(*engine, [this] { return plainRun(); }, 1);
+    return checkReplay(
+        *engine, [this](Program program) { return plainRun(program); }, 1);
   }
 
   std::optional<PlanEngine> real;
