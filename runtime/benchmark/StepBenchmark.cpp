@@ -3,6 +3,7 @@
 #include "runtime/benchmark/StepBenchmark.h"
 
 #include "qwen/Support/Random.h"
+#include "runtime/support/Print.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -57,8 +58,8 @@ private:
                        result.kind == StepResult::Kind::Empty
                            ? "it has no supervised token"
                            : "its loss or gradient is not finite");
-    fmt::print(options.log, "step {}: {:.2f} ms, loss {:.4f}\n", step + 1,
-               taken.count(), result.loss);
+    print(options.log, "step {}: {:.2f} ms, loss {:.4f}\n", step + 1,
+          taken.count(), result.loss);
     if (step == 0) {
       std::chrono::duration<double> sinceStart = now - options.started;
       measured.firstStepSeconds = sinceStart.count();

@@ -11,20 +11,21 @@ using namespace qwen;
 /// The errno of the first failure; a stream keeps only that there was one.
 static int firstError = 0;
 
-static void noteError() {
-  if (firstError == 0)
+static void flush(std::FILE *out) {
+  if (std::fflush(out) != 0 && firstError == 0)
     firstError = errno;
 }
 
 void qwen::printText(std::FILE *out, std::string_view text) {
   // After a failure too: a full disk may have room again.
-  if (std::fwrite(text.data(), 1, text.size(), out) != text.size())
-    noteError();
+  std::fwrite(text.data(), 1, text.size(), out);
+  if (std::ferror(out) && firstError == 0)
+    firstError = errno;
+  flush(out);
 }
 
 Status qwen::printError(std::FILE *out, std::string_view name) {
-  if (std::fflush(out) != 0)
-    noteError();
+  flush(out);
   if (!std::ferror(out))
     return okStatus();
   return makeError(StatusCode::IoError, "cannot write to {}: {}", name,

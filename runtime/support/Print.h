@@ -16,7 +16,7 @@
 
 namespace qwen {
 
-/// Writes text to a stream.
+/// Writes text to a stream and flushes it.
 void printText(std::FILE *out, std::string_view text);
 
 template <typename... Args>

@@ -37,7 +37,6 @@ class CommandLine(WithPlan):
     def test_unknown_and_malformed(self):
         for extra, says in (
             (("--bogus",), "--bogus"),
-            (("--lrr", "1"), "--lrr"),
             (("other.fb",), "other.fb"),
             (("--lr", "fast"), "fast"),
             (("--lr", "-1"), "--lr"),
@@ -59,7 +58,9 @@ class CommandLine(WithPlan):
             (("--keep", "0"), "--keep"),
             (("--threads", "-1"), "--threads"),
             (("--threads", "4097"), "--threads"),
-            (("--save-every", "99999999999999999999"), "at most"),
+            (("--save-every", "99999999999999999999"), "1000000000"),
+            (("--lrr", "1"), "did you mean --lr?"),
+            (("--eval-every", "3"), "--eval-every needs --eval"),
         ):
             with self.subTest(extra=extra):
                 self.run_bad("qwenrun", *GOOD, *extra, says=says)

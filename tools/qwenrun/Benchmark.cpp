@@ -57,6 +57,6 @@ Status qwen::benchmark(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(
       bench::StepMeasurement measured,
       bench::measureSteps(*session.engine, plan, data, measuring));
-  fmt::print("{{{}}}\n", bench::jsonFields(measured));
+  print(stdout, "{{{}}}\n", bench::jsonFields(measured));
   return okStatus();
 }

@@ -118,14 +118,15 @@ Status qwen::profile(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(StepMeasurement measured,
                         measureStep(session.engine->device(), step, warmUpSteps,
                                     options.profile));
-  fmt::print("\n{}, mean of {} steps\nmax: {:.4g} TFLOP/s and {:.3g} TB/s, of "
-             "{}\n\n{}\n{}",
-             session.engine->device().deviceName(), options.profile,
-             ceilings.flops * 1e-12, ceilings.bytes * 1e-12, ceilings.how,
-             profileTables(measured.profile, ceilings),
-             describeStep(session, measured, batches));
+  print(stdout,
+        "\n{}, mean of {} steps\nmax: {:.4g} TFLOP/s and {:.3g} TB/s, of "
+        "{}\n\n{}\n{}",
+        session.engine->device().deviceName(), options.profile,
+        ceilings.flops * 1e-12, ceilings.bytes * 1e-12, ceilings.how,
+        profileTables(measured.profile, ceilings),
+        describeStep(session, measured, batches));
   std::string path = tracePath(options);
   QWEN_RETURN_IF_ERROR(publishFile(path, profileTrace(measured.profile)));
-  fmt::print("trace: {} (chrome://tracing or ui.perfetto.dev)\n", path);
+  print(stdout, "trace: {} (chrome://tracing or ui.perfetto.dev)\n", path);
   return okStatus();
 }

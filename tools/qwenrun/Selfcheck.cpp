@@ -38,8 +38,7 @@ static StatusOr<Rows> checkModel(const Session &session, const Plan &plan,
   QWEN_ASSIGN_OR_RETURN(
       PlanEngine engine,
       PlanEngine::create(plan, executorOptions(session.options)));
-  fmt::print(session.log, "{}; weights: random\n",
-             engine.device().deviceName());
+  print(session.log, "{}; weights: random\n", engine.device().deviceName());
   uint32_t seed = session.options.trainer.seed;
   QWEN_RETURN_IF_ERROR(initializeParameters(engine, seed));
   Rows rows;
@@ -84,8 +83,8 @@ Status qwen::selfcheck(const Session &session, const Plan &plan) {
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - begin;
   int64_t compared = countCompared(rows), misses = countMisses(rows);
-  fmt::print("{}{} of {} checks passed in {:.1f} s\n", checkTable(rows),
-             compared - misses, compared, taken.count());
+  print(stdout, "{}{} of {} checks passed in {:.1f} s\n", checkTable(rows),
+        compared - misses, compared, taken.count());
   if (misses == 0)
     return okStatus();
   return makeError(StatusCode::FailedPrecondition,

@@ -6,28 +6,38 @@
 
 #include "PlanReport.h"
 #include "Session.h"
+#include "Signals.h"
 
 #include "runtime/profile/Implementations.h"
-
-#include <csignal>
+#include "runtime/support/Print.h"
 
 using namespace qwen;
 
-static volatile std::sig_atomic_t stopSignal = 0;
+/// Prints what was asked for: here an error of the stream is one of the run.
+static Status printResult(std::string_view text) {
+  printText(stdout, text);
+  return printError(stdout, "the standard output");
+}
 
-/// The first signal asks for a clean stop, a second one ends the process.
-static void requestStop(int signal) {
-  stopSignal = signal;
-  std::signal(signal, SIG_DFL);
+/// The ways of running that end with a result on the standard output.
+static Status runOnce(Session &session, const Plan &plan) {
+  const Options &options = session.options;
+  if (options.evalOnly)
+    return evaluateOnly(session, plan);
+  if (options.benchmark > 0)
+    return benchmark(session, plan);
+  if (options.profile > 0)
+    return profile(session, plan);
+  if (options.selfcheck)
+    return selfcheck(session, plan);
+  return dryRun(session, plan);
 }
 
 static Status run(std::span<const std::string> arguments) {
   Session session; // its time is that of the start
   QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
-  if (parsed.message) {
-    fmt::print("{}", *parsed.message);
-    return okStatus();
-  }
+  if (parsed.message)
+    return printResult(*parsed.message);
   session.options = std::move(parsed.options);
   const Options &options = session.options;
   // Where stdout carries a result, people read stderr.
@@ -37,34 +47,32 @@ static Status run(std::span<const std::string> arguments) {
   if (!options.peakGiven)
     session.options.run.peakTflops = peakTflops(plan.info().targetKind);
   if (options.info) {
-    fmt::print("{}", describePlan(plan, options.plan));
     QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
-    fmt::print("{}\n", table);
-    return okStatus();
+    return printResult(describePlan(plan, options.plan) + table + "\n");
   }
   if (!options.config.empty())
-    fmt::print(session.log, "options from '{}'\n", options.config);
-  if (options.evalOnly)
-    return evaluateOnly(session, plan);
-  if (options.benchmark > 0)
-    return benchmark(session, plan);
-  if (options.profile > 0)
-    return profile(session, plan);
-  if (options.selfcheck)
-    return selfcheck(session, plan);
-  std::signal(SIGINT, requestStop);
-  std::signal(SIGTERM, requestStop);
-  return train(session, plan, [] { return stopSignal != 0; });
+    print(session.log, "options from '{}'\n", options.config);
+  if (options.isTraining() && !options.dryRun) {
+    catchStopSignals();
+    return train(session, plan, stopRequested);
+  }
+  QWEN_RETURN_IF_ERROR(runOnce(session, plan));
+  return printError(stdout, "the standard output");
 }
 
 int main(int argc, char **argv) {
+  openStandardStreams();
+  reportLostFiles();
   // A log that is a file or a pipe shows each line as it comes.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   Status status = run(arguments);
-  std::fflush(stdout);
+  // Nobody may be there to read it.
+  if (Status log = printError(stdout, "the standard output");
+      status.ok() && !log.ok())
+    print(stderr, "qwenrun: warning: {}\n", log.message());
   if (status.ok())
     return 0;
-  fmt::print(stderr, "qwenrun: error: {}\n", status.message());
+  print(stderr, "qwenrun: error: {}\n", status.message());
   return 1;
 }
