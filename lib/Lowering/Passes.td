@@ -69,7 +69,8 @@ def ChooseAlgorithmsPass : Pass<"qwen-choose-algorithms", "::mlir::ModuleOp"> {
     looked up in a tuning table (`qwen-bench tune` makes one; that of the
     target's card is built in) by its sizes, transposes, types and whether it
     adds to something, and becomes part of the plan: nothing is chosen when a
-    plan runs, so that every run has the same bits. A product that the table
+    plan runs, so that every run has the same bits. One that overwrites a
+    gradient has the algorithm of those that add to it. A product that the table
     does not have keeps an empty list, the library's first choice.
 
     Input:
