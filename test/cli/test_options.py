@@ -215,6 +215,12 @@ class Import(CliTest):
                     arguments += ("-o", "model.mlir")
                 self.run_bad("qwen-import", CONFIG, *arguments, says=says)
 
+    def test_config_is_not_overwritten_by_the_model(self):
+        shutil.copy(CONFIG, self.folder / "config.json")
+        self.run_bad("qwen-import", "config.json", "--tokens", 64,
+                     "--max-documents", 8, "-o", "config.json",
+                     says="config.json")
+
     def test_full_disk(self):
         self.run_into_full_disk("qwen-import", CONFIG, "--tokens", 64,
                                 "--max-documents", 8)

@@ -13,6 +13,7 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -76,6 +77,7 @@ StatusOr<ModelConfig> loadConfig() {
 }
 
 Status run() {
+  QWEN_RETURN_IF_ERROR(checkOutput(configPath, outputPath));
   QWEN_ASSIGN_OR_RETURN(ModelConfig config, loadConfig());
   ImportOptions options;
   options.tokens = tokens;
@@ -97,6 +99,9 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
+  // Else the output could get the number of a closed standard stream.
+  if (std::error_code error = sys::Process::FixupStandardFileDescriptors())
+    return 1;
   cl::HideUnrelatedOptions(category);
   // The first line names the fault; more of them only guess what was meant.
   std::string problems;
