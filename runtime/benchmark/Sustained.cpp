@@ -3,7 +3,6 @@
 #include "runtime/benchmark/Sustained.h"
 
 #include <algorithm>
-#include <cmath>
 
 using namespace qwen;
 using namespace qwen::bench;
@@ -30,27 +29,15 @@ std::optional<double> EnergyLog::between(double from, double to) const {
   return at(to) - at(from);
 }
 
-size_t bench::bestSustained(std::span<const SustainedCost> costs) {
-  double shortest = HUGE_VAL;
-  bool knowsEnergy = true;
-  for (const SustainedCost &cost : costs) {
-    shortest = std::min(shortest, cost.milliseconds);
-    knowsEnergy = knowsEnergy && cost.joules;
-  }
-  // What is left to compare of those that take as long as the shortest.
-  auto rest = [&](const SustainedCost &cost) {
-    return knowsEnergy ? *cost.joules : cost.milliseconds;
-  };
-  size_t best = costs.size(), first = costs.size();
-  for (size_t i = 0; i < costs.size(); ++i) {
-    if (costs[i].milliseconds > shortest * (1 + sameCost))
-      continue;
-    if (best == costs.size() || rest(costs[i]) < rest(costs[best]))
-      best = i;
-    if (costs[i].isFirst)
-      first = i;
-  }
-  bool firstIsAsGood = first < costs.size() &&
-                       rest(costs[first]) <= rest(costs[best]) * (1 + sameCost);
-  return firstIsAsGood ? first : best;
+size_t bench::bestSustained(std::span<const SustainedTime> times) {
+  auto shortest =
+      std::min_element(times.begin(), times.end(),
+                       [](const SustainedTime &x, const SustainedTime &y) {
+                         return x.milliseconds < y.milliseconds;
+                       });
+  auto first = std::find_if(times.begin(), times.end(), [&](const auto &time) {
+    return time.isFirst &&
+           time.milliseconds <= shortest->milliseconds * (1 + sameTime);
+  });
+  return size_t((first == times.end() ? shortest : first) - times.begin());
 }

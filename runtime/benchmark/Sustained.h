@@ -1,7 +1,7 @@
 //===- Sustained.h - What a sustained product costs ------------*- C++ -*-===//
 //
-// Times and energies of products that run for so long that the card is at its
-// power limit, and the choice among them. Needs no GPU.
+// Energy, and the choice among algorithms that ran for so long that the card
+// was at its power limit. Needs no GPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,20 +33,23 @@ private:
   std::vector<Reading> readings; ///< the first one, then each that is higher
 };
 
-/// One launch of a product under a sustained load.
-struct SustainedCost {
+/// A launch of an algorithm under a sustained load.
+struct SustainedTime {
   double milliseconds = 0;
-  std::optional<double> joules; ///< where the card has a counter
-  bool isFirst = false;         ///< the library's first choice
+  bool isFirst = false; ///< the library's first choice
 };
 
-/// Costs that differ by less are the same: what repeated stretches differ by.
-inline constexpr double sameCost = 0.005;
+/// Times that differ by less are the same: most repeated stretches of 0.1 s
+/// differ by up to 1.7 %, and a time is the mean of two.
+inline constexpr double sameTime = 0.015;
 
-/// The number of the best one: of those with the shortest time, within
-/// sameCost, the one with the least energy; the library's first choice where it
-/// is as good in both.
-size_t bestSustained(std::span<const SustainedCost> costs);
+/// The number of the best one: the shortest time, or the library's first choice
+/// where that takes as long.
+///
+/// Energies do not decide. At the power limit all algorithms take the same
+/// power, so that the energy of a launch is its time once more, with the error
+/// of the counter added.
+size_t bestSustained(std::span<const SustainedTime> times);
 
 } // namespace qwen::bench
 

@@ -6,35 +6,21 @@
 
 using namespace qwen::bench;
 
-static size_t best(std::vector<SustainedCost> costs) {
-  return bestSustained(costs);
+static size_t best(std::vector<SustainedTime> times) {
+  return bestSustained(times);
 }
 
 TEST(BestSustainedTest, TheShortestTime) {
-  EXPECT_EQ(best({{4.8, 3.3, true}, {4.5, 3.2}, {4.6, 3.1}}), 1u)
-      << "less energy does not make up for two percent of time";
-  EXPECT_EQ(best({{4.5, 3.2, true}, {4.8, 3.3}}), 0u);
-  EXPECT_EQ(best({{4.5, std::nullopt}}), 0u);
+  EXPECT_EQ(best({{4.8, true}, {4.5}, {4.6}}), 1u);
+  EXPECT_EQ(best({{4.8}, {4.6}, {4.5}}), 2u) << "the first choice was refused";
+  EXPECT_EQ(best({{4.5, true}, {4.8}}), 0u);
+  EXPECT_EQ(best({{4.5}}), 0u);
 }
 
-TEST(BestSustainedTest, LessEnergyAmongEqualTimes) {
-  EXPECT_EQ(best({{4.500, 3.20}, {4.510, 3.10}, {4.600, 3.00}}), 1u);
-  EXPECT_EQ(best({{4.510, 3.20}, {4.500, 3.10}}), 1u);
-}
-
-TEST(BestSustainedTest, TheFirstChoiceWhereItIsAsGood) {
-  EXPECT_EQ(best({{4.500, 3.20}, {4.520, 3.21, true}}), 1u);
-  EXPECT_EQ(best({{4.500, 3.20}, {4.520, 3.25, true}}), 0u)
-      << "its energy is higher";
-  EXPECT_EQ(best({{4.500, 3.20}, {4.530, 3.20, true}}), 0u)
-      << "its time is longer";
-}
-
-TEST(BestSustainedTest, WithoutEnergies) {
-  EXPECT_EQ(best({{4.51, std::nullopt}, {4.50, std::nullopt}}), 1u);
-  EXPECT_EQ(best({{4.51, std::nullopt, true}, {4.50, std::nullopt}}), 0u);
-  EXPECT_EQ(best({{4.51, 3.0}, {4.50, std::nullopt}}), 1u)
-      << "one that is not known compares with none";
+TEST(BestSustainedTest, TheFirstChoiceWhereItTakesAsLong) {
+  EXPECT_EQ(best({{4.50}, {4.56, true}, {4.51}}), 1u);
+  EXPECT_EQ(best({{4.50}, {4.58, true}, {4.51}}), 0u);
+  EXPECT_EQ(best({{4.51}, {4.50}}), 1u) << "others by their time alone";
 }
 
 TEST(EnergyLogTest, ALineThroughTheStepsOfTheCounter) {
