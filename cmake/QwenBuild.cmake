@@ -29,6 +29,19 @@ if(QWEN_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
+if(QWEN_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "QWEN_FUZZ needs clang, found ${CMAKE_CXX_COMPILER}")
+  endif()
+  # A crash is wanted, not a report and exit; kernels run on one thread, as
+  # Debian's clang has no OpenMP beside the default version's.
+  add_compile_options(-fsanitize=address,undefined,fuzzer-no-link
+                      -fno-sanitize-recover=all -fno-omit-frame-pointer
+                      -Wno-unknown-pragmas)
+  add_link_options(-fsanitize=address,undefined)
+  list(PREPEND CMAKE_MODULE_PATH "${PROJECT_SOURCE_DIR}/test/fuzz/serial")
+endif()
+
 include_directories("${PROJECT_SOURCE_DIR}/include"
                     "${PROJECT_BINARY_DIR}/include")
 
