@@ -65,6 +65,15 @@ class CommandLine(WithPlan):
             with self.subTest(extra=extra):
                 self.run_bad("qwenrun", *GOOD, *extra, says=says)
 
+    def test_options_of_a_gpu_need_a_plan_for_one(self):
+        for extra in (("--device", "1"), ("--wait-each-launch",)):
+            self.run_bad("qwenrun", *GOOD, *extra, says=(extra[0], "x86-64-v3"))
+
+    def test_warm_up_longer_than_the_run_is_said(self):
+        done = self.run_good("qwenrun", *GOOD, "--warmup", "100", "--dry-run")
+        self.assertIn("warning: a warm-up of 100 steps in a run of 1",
+                      done.stdout)
+
     def test_missing_value(self):
         self.run_bad("qwenrun", *GOOD, "--lr", says="--lr")
 

@@ -230,6 +230,16 @@ static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
   return openEngine(session, plan);
 }
 
+/// A short trial of a long run's options is no fault, but should be known.
+static void warnOfShortRun(const Session &session, int64_t steps) {
+  const StepSpan &warmup = session.options.trainer.schedule.warmup;
+  if (!warmup.isRatio && warmup.value > double(steps))
+    print(session.log,
+          "warning: a warm-up of {} steps in a run of {}: the learning rate "
+          "never reaches --lr\n",
+          warmup.value, steps);
+}
+
 static StatusOr<Trainer> makeTrainer(Session &session,
                                      const Prepared &prepared) {
   QWEN_ASSIGN_OR_RETURN(Trainer trainer,
@@ -238,6 +248,7 @@ static StatusOr<Trainer> makeTrainer(Session &session,
   if (!prepared.start.checkpoint.empty())
     QWEN_RETURN_IF_ERROR(trainer.restore(prepared.start.state));
   printTraining(session, trainer);
+  warnOfShortRun(session, trainer.totalSteps());
   if (trainer.finished())
     print(session.log, "nothing to do: '{}' has step {} of {}\n",
           prepared.start.checkpoint, trainer.state().step,

@@ -33,6 +33,17 @@ static Status runOnce(Session &session, const Plan &plan) {
   return dryRun(session, plan);
 }
 
+/// Options that only a GPU looks at need a plan for one.
+static Status checkDeviceOptions(const Options &options, const Plan &plan) {
+  const char *name = options.waitEachLaunch ? "--wait-each-launch"
+                     : options.device > 0   ? "--device"
+                                            : nullptr;
+  if (!name || plan.info().targetKind == TargetKind::Cuda)
+    return okStatus();
+  return invalidArgument("{} is for a GPU, but '{}' is for {}", name,
+                         options.plan, plan.info().target);
+}
+
 static Status run(std::span<const std::string> arguments) {
   Session session; // its time is that of the start
   QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
@@ -44,6 +55,7 @@ static Status run(std::span<const std::string> arguments) {
   if (options.evalOnly || options.benchmark > 0)
     session.log = stderr;
   QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
+  QWEN_RETURN_IF_ERROR(checkDeviceOptions(options, plan));
   if (!options.peakGiven)
     session.options.run.peakTflops = peakTflops(plan.info().targetKind);
   if (options.info) {
