@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef QWEN_TEST_FUZZ_SERIAL_OMP_H
-#define QWEN_TEST_FUZZ_SERIAL_OMP_H
+#ifndef QWEN_CMAKE_SERIAL_OMP_H
+#define QWEN_CMAKE_SERIAL_OMP_H
 
 inline int omp_get_max_threads() { return 1; }
 inline int omp_get_thread_num() { return 0; }
 inline void omp_set_num_threads(int) {}
 
-#endif // QWEN_TEST_FUZZ_SERIAL_OMP_H
+#endif // QWEN_CMAKE_SERIAL_OMP_H
