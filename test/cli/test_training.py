@@ -18,8 +18,9 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from cli_testing import (GOLDEN, SOURCE, TIED, TOKENS, UNTIED, CliTest,
-                         build_plan, command, environment, run, snapshot,
-                         token_tensors, with_small_disk, write_tokens)
+                         build_plan, command, environment,
+                         read_raw_safetensors, run, snapshot, token_tensors,
+                         with_small_disk, write_tokens)
 
 try:
     from tensorboard.backend.event_processing import event_accumulator
@@ -411,6 +412,36 @@ class WhatMoves(CliTest):
     def test_every_tensor_moves(self):
         moved, every = self.moved("--lr", "1e-3", "--weight-decay", "0")
         self.assertEqual(moved, every)
+
+    def test_gates_move_by_less_than_bf16_can_show(self):
+        """A_log and dt_bias are float32 in the plan and on the disk, whatever
+        the type of the model."""
+        weights = GOLDEN / UNTIED / "checkpoint"
+        build_plan(self.folder / "bf16.fb", "--masters=none", config=UNTIED,
+                   dtype="bf16")
+        self.run_good("qwenrun", "bf16.fb", "--weights", weights, "--data",
+                      self.shared / "data", "--out", "out", "--steps", 1,
+                      "--lr", "1e-6", "--schedule", "constant")
+
+        def gates(folder):
+            found = {}
+            for path in folder.glob("model*.safetensors"):
+                header, data = read_raw_safetensors(path)
+                for name, entry in header.items():
+                    if name.endswith("A_log"):
+                        begin, end = entry["data_offsets"]
+                        self.assertEqual(entry["dtype"], "F32")
+                        found[name] = np.frombuffer(data[begin:end], "<f4")
+            return found
+
+        before = gates(weights)
+        after = gates(self.folder / "out" / "checkpoint-1")
+        self.assertEqual(set(after), set(before))
+        self.assertGreater(len(before), 0)
+        for name, values in before.items():
+            change = np.abs(after[name] - values)
+            self.assertGreater(change.max(), 0, name)
+            self.assertLess((change / np.abs(values)).max(), 2**-9, name)
 
     def test_parameter_that_the_loss_does_not_reach(self):
         text = (self.shared / "plan.mlir").read_text()

@@ -6,9 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/Import.h"
+#include "runtime/support/Json.h"
 #include "tools/WriteOutput.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -73,6 +75,10 @@ StatusOr<ModelConfig> loadConfig() {
   StatusOr<ModelConfig> config = parseConfig(*text);
   if (!config.ok())
     return config.status().withContext(configPath);
+  if (std::vector<std::string> unknown = unknownFields(*text); !unknown.empty())
+    errs() << "qwen-import: warning: " << configPath
+           << ": not known here and left out: "
+           << printable(join(unknown, ", "), 500) << "\n";
   return config;
 }
 
