@@ -3,6 +3,8 @@
 #include "TuneProduct.h"
 
 #include "CompareRows.h"
+#include "qwen/Plan/CudaKernels.h"
+#include "qwen/Plan/Scratch.h"
 #include "qwen/Support/Tolerance.h"
 
 #include <algorithm>
@@ -36,7 +38,9 @@ struct ProductBytes {
         b(shape.k * shape.n * dtypeBytes(shape.operands)),
         c(shape.m * shape.n * dtypeBytes(shape.result)) {}
   /// From one matrix to the next of a rotation.
-  static int64_t step(int64_t matrix) { return (matrix + 255) / 256 * 256; }
+  static int64_t step(int64_t matrix) {
+    return roundUp(matrix, cuda::deviceAlignment);
+  }
   /// Sets of operands that a sample rotates through.
   int64_t sets() const {
     return std::clamp<int64_t>(rotatedBytes / std::max({a, b, c}), 1, 8);

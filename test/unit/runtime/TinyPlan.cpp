@@ -262,10 +262,7 @@ uint64_t Builder::tableBytes() const {
   norm.grads = {{type}, {type}};
   AdamWArgs adamw;
   adamw.params = {{type}};
-  auto aligned = [](int64_t bytes) {
-    return uint64_t(bytes + 255) / 256 * 256;
-  };
-  return aligned(cuda::tableBytes(norm)) + 2 * aligned(cuda::tableBytes(adamw));
+  return uint64_t(cuda::tableBytes(norm) + 2 * cuda::tableBytes(adamw));
 }
 
 uint64_t Builder::arenaBytes(std::initializer_list<BufferClass> classes) const {
