@@ -63,13 +63,13 @@ static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
   if (targetKind(options.target) == TargetKind::Cuda) {
     pm.addPass(createLowerGroupsGpuPass());
     CompileGroupsGpuPassOptions code;
-    code.arch = options.target;
+    code.target = options.target;
     pm.addPass(createCompileGroupsGpuPass(code));
     return;
   }
   pm.addPass(createLowerGroupsPass());
   CompileGroupsPassOptions code;
-  code.cpu = options.target;
+  code.target = options.target;
   pm.addPass(createCompileGroupsPass(code));
 }
 
