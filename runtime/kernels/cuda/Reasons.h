@@ -34,7 +34,8 @@ std::string unexpected(std::string_view name, const Value &value,
 }
 
 /// An operand that is not bf16.
-inline std::string bf16Reason(std::string_view name, const BufferType &operand) {
+inline std::string bf16Reason(std::string_view name,
+                              const BufferType &operand) {
   if (operand.dtype == DType::BF16)
     return {};
   return unexpected(name, dtypeName(operand.dtype), "bf16");
