@@ -119,12 +119,21 @@ def snapshot(folder):
     return result
 
 
+def _make_folder(cleanup):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
+    cleanup(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class CliTest(unittest.TestCase):
-    """A test with a folder of its own."""
+    """A test with a folder of its own, and one that its class shares."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = _make_folder(cls.addClassCleanup)
 
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.folder = _make_folder(self.addCleanup)
 
     def run_good(self, tool, *arguments, cwd=None):
         done = run(tool, *arguments, cwd=cwd or self.folder)

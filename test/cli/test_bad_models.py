@@ -1,11 +1,9 @@
 """qwenc refuses every kind of broken model with one located line, no plan."""
 
 import os
-import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import unittest
 
 from cli_testing import CliTest, build_model, command, run
@@ -15,8 +13,7 @@ class BadModels(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_model(cls.shared / "good.mlir")
         cls.model = (cls.shared / "good.mlir").read_text()
 

@@ -1,8 +1,5 @@
 """qwenrun --dry-run: everything is checked, nothing is written."""
 
-import pathlib
-import shutil
-import tempfile
 import unittest
 
 from cli_testing import (GOLDEN, TIED, UNTIED, CliTest, build_plan, snapshot,
@@ -13,8 +10,7 @@ class DryRun(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb")
         write_tokens(cls.shared / "data", token_tensors([20, 30, 40]))
 

@@ -1,10 +1,7 @@
 """qwenrun --profile and --selfcheck: tables, the trace, exit codes."""
 
 import json
-import pathlib
 import re
-import shutil
-import tempfile
 import unittest
 
 from cli_testing import (UNTIED, CliTest, build_plan, token_tensors,
@@ -35,8 +32,7 @@ class WithPlan(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb", "--recompute=cheap", config=UNTIED)
 
     def setUp(self):

@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import shutil
-import tempfile
 import unittest
 
 from cli_testing import (GOLDEN, SOURCE, TIED, CliTest, build_plan,
@@ -18,8 +16,7 @@ class WithPlan(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb")
 
     def setUp(self):

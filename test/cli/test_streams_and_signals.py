@@ -5,7 +5,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import tempfile
 import unittest
 
 from cli_testing import (CliTest, build_plan, command, environment,
@@ -16,8 +15,7 @@ class WithPlan(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb")
         write_tokens(cls.shared / "data", token_tensors([33, 40, 64, 50]))
 

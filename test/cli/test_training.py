@@ -4,13 +4,11 @@ import fcntl
 import json
 import math
 import os
-import pathlib
 import re
 import resource
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
@@ -42,8 +40,7 @@ class Training(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb", *cls.flags, dtype=cls.dtype)
         write_tokens(cls.shared / "train", token_tensors(LENGTHS))
         write_tokens(cls.shared / "eval", token_tensors([10, 60], seed=2))
@@ -383,8 +380,7 @@ class WhatMoves(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb")
         write_tokens(cls.shared / "data", token_tensors(LENGTHS))
 
