@@ -29,6 +29,28 @@ if(QWEN_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
+# OpenMP of one thread: ThreadSanitizer does not see what the OpenMP runtime
+# orders, and Debian's clang has such a runtime in its default version only.
+if(QWEN_SANITIZE_THREADS OR QWEN_FUZZ)
+  list(PREPEND CMAKE_MODULE_PATH "${PROJECT_SOURCE_DIR}/cmake/serial")
+  add_compile_options(-Wno-unknown-pragmas)
+endif()
+
+if(QWEN_SANITIZE_THREADS)
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+endif()
+
+if(QWEN_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "QWEN_FUZZ needs clang, found ${CMAKE_CXX_COMPILER}")
+  endif()
+  # A finding is a crash, not a report and an exit.
+  add_compile_options(-fsanitize=address,undefined,fuzzer-no-link
+                      -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 include_directories("${PROJECT_SOURCE_DIR}/include"
                     "${PROJECT_BINARY_DIR}/include")
 

@@ -8,6 +8,7 @@
 #include "models/Config.h"
 #include "models/ConfigFields.h"
 #include "qwen/Plan/Buffer.h"
+#include "runtime/support/Json.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -217,13 +218,14 @@ static Status parseLayers(const ConfigFields &text, ModelConfig &config) {
     if (!isAttention && type != "linear_attention")
       return invalidArgument("{}[{}]: expected \"linear_attention\" or "
                              "\"full_attention\", found \"{}\"",
-                             text.fullName("layer_types"), i, type);
+                             text.fullName("layer_types"), i, printable(type));
     if (interval && isAttention != byInterval)
       return invalidArgument(
           "{}[{}]: expected \"{}\", as full_attention_interval ({}) says, "
           "found \"{}\"",
           text.fullName("layer_types"), i,
-          byInterval ? "full_attention" : "linear_attention", interval, type);
+          byInterval ? "full_attention" : "linear_attention", interval,
+          printable(type));
     config.layers.push_back(isAttention ? LayerKind::Attention
                                         : LayerKind::GatedDelta);
   }
@@ -249,7 +251,7 @@ static Status parseShared(const ConfigFields &root, const ConfigFields &text,
       if (!dtype)
         continue;
       if (!config.dtype.empty() && config.dtype != *dtype)
-        return level->mismatch(field, "\"" + config.dtype +
+        return level->mismatch(field, "\"" + printable(config.dtype) +
                                           "\", as elsewhere in the config");
       config.dtype = *dtype;
     }

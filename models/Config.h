@@ -61,6 +61,10 @@ struct ModelConfig {
 /// Parses and checks the text of a config.json.
 StatusOr<ModelConfig> parseConfig(llvm::StringRef text);
 
+/// Fields of a config.json that nothing here reads and that are not known to
+/// leave the computation as it is, sorted.
+std::vector<std::string> unknownFields(llvm::StringRef text);
+
 } // namespace qwen
 
 #endif // QWEN_MODELS_CONFIG_H

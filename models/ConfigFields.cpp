@@ -2,6 +2,7 @@
 
 #include "models/ConfigFields.h"
 #include "qwen/Plan/Buffer.h"
+#include "runtime/support/Json.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -15,12 +16,7 @@ using namespace qwen;
 static std::string textOf(const json::Value &value) {
   std::string text;
   raw_string_ostream(text) << value;
-  constexpr size_t longest = 80;
-  if (text.size() > longest) {
-    text.resize(longest);
-    text += "...";
-  }
-  return text;
+  return printable(text, 80);
 }
 
 std::string ConfigFields::fullName(StringRef field) const {

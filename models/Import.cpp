@@ -10,6 +10,7 @@
 #include "models/ModelFacts.h"
 
 #include "dialects/Qwen/Qwen.h"
+#include "runtime/support/Json.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -229,7 +230,7 @@ StatusOr<Type> elementType(MLIRContext &context, const ModelConfig &config,
                            "config, but the field is missing; --dtype sets it");
   return invalidArgument("dtype: expected \"float32\" or \"bfloat16\", found "
                          "\"{}\"; --dtype sets another",
-                         name);
+                         printable(name));
 }
 
 } // namespace

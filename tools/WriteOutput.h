@@ -16,6 +16,15 @@
 
 namespace qwen {
 
+/// An output must not replace its input.
+inline Status checkOutput(const std::string &input, const std::string &output) {
+  bool isSame = false;
+  if (output.empty() || output == "-" ||
+      llvm::sys::fs::equivalent(input, output, isSame) || !isSame)
+    return okStatus();
+  return invalidArgument("'{}' is the input and the output", output);
+}
+
 /// Lets `print` write a temporary file beside `path` and renames it; "-" and
 /// special files are written directly.
 inline Status writeOutput(const std::string &path,

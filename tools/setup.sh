@@ -19,6 +19,8 @@ packages=(
   libopenmpi-dev openmpi-bin
   # Tests: FileCheck and lit, GoogleTest, the format check.
   llvm-22-tools libgtest-dev clang-format-22
+  # Fuzzing: clang with libFuzzer.
+  clang-22 libclang-rt-22-dev
   # Data tools.
   python3-venv
   # The demo's text.

@@ -378,7 +378,7 @@ def Kernel_GradNormOp : Kernel_Op<"grad_norm", 16> {
 }
 
 def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
-  let summary = "AdamW over a list of tensors; zeroes their gradients";
+  let summary = "AdamW over a list of tensors";
   let description = [{
     With c = stats.clip, for each element (PyTorch's order of operations):
       g = c grad;  p = p (1 - lr weight_decay)  (where `decay`);
@@ -387,11 +387,11 @@ def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
     p is read from and written to the master where there is one, and the
     parameter becomes its rounding; without masters a bf16 parameter is rounded
     stochastically from a counter-based generator on (seed, step, tensor,
-    element), as are bf16 moments. Where stats.finite is 0 nothing but the
-    gradients changes. Gradients are zeroed in every case. `masters` is empty
-    or as long as `params`. `tensor_ids` name the tensors for the generator.
-    `first_elements`, where not empty, says that each entry of the lists is a
-    part of its tensor, and with which element it begins.
+    element), as are bf16 moments. Where stats.finite is 0 nothing changes.
+    Gradients stay as they are: the next step's first micro-batch overwrites
+    them. `masters` is empty or as long as `params`. `tensor_ids` name the
+    tensors for the generator. `first_elements`, where not empty, says that each
+    entry of the lists is a part of its tensor, and with which element it begins.
 
     In a plan for several ranks the lists hold the rank's shards of `buckets`
     (numbers in the plan's table) and `tensor_ids` is empty. When the plan is
@@ -400,7 +400,7 @@ def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Arg<Variadic<Kernel_FloatBuffer>, "parameters", [MemRead, MemWrite]>:$params,
-    Arg<Variadic<Kernel_WideBuffer>, "gradients, zeroed", [MemRead, MemWrite]>:$grads,
+    Arg<Variadic<Kernel_WideBuffer>, "gradients", [MemRead]>:$grads,
     Arg<Variadic<Kernel_FloatBuffer>, "first moments", [MemRead, MemWrite]>:$moments1,
     Arg<Variadic<Kernel_FloatBuffer>, "second moments", [MemRead, MemWrite]>:$moments2,
     Arg<Variadic<Kernel_WideBuffer>, "float32 master parameters", [MemRead, MemWrite]>:$masters,

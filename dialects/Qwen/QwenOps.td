@@ -88,7 +88,11 @@ def Qwen_GetParameterOp : Qwen_Op<"get_parameter",
 def Qwen_AccumulateGradOp : Qwen_Op<"accumulate_grad",
     [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Adds to the gradient of a parameter or of a stack of them";
-  let arguments = (ins SymbolRefArrayAttr:$parameters, Qwen_WideTensor:$grad);
+  let description = [{
+    With `overwrite` the gradient becomes `grad`, whatever it was.
+  }];
+  let arguments = (ins SymbolRefArrayAttr:$parameters, Qwen_WideTensor:$grad,
+                       UnitAttr:$overwrite);
   let assemblyFormat = "$parameters `,` $grad attr-dict `:` type($grad)";
 }
 
@@ -493,7 +497,7 @@ def Qwen_GradNormOp : Qwen_Op<"grad_norm",
 
 def Qwen_AdamWOp : Qwen_Op<"adamw",
     [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "AdamW step of some parameters; zeroes their gradients";
+  let summary = "AdamW step of some parameters";
   let description = [{
     See `kernel.adamw`. `moment_type` is the element type of both moments;
     `master_type`, where given, that of master copies.

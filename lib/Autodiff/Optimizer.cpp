@@ -78,8 +78,8 @@ private:
         matched = true;
       }
       if (!matched)
-        module.emitWarning("option no-decay: no parameter matches '")
-            << pattern << "'";
+        return module.emitError("option no-decay: no parameter matches '")
+               << pattern << "'";
     }
     return success();
   }

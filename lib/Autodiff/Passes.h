@@ -1,7 +1,7 @@
 //===- Passes.h - Stage autodiff --------------------------------*- C++ -*-===//
 //
-// From forward and loss to the programs micro_step, update and eval; see
-// Passes.td.
+// From forward and loss to the programs micro_step, first_micro_step, update
+// and eval; see Passes.td.
 //
 //===----------------------------------------------------------------------===//
 

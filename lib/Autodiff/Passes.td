@@ -106,6 +106,45 @@ def AutodiffPass : Pass<"qwen-autodiff", "::mlir::ModuleOp"> {
     Statistic<"residuals", "residuals", "Values saved by their forwards">];
 }
 
+def FirstMicroStepPass : Pass<"qwen-first-micro-step", "::mlir::ModuleOp"> {
+  let summary = "Program first_micro_step: gradients written, not added to";
+  let description = [{
+    Copies `@micro_step` as `@first_micro_step`, in which the first
+    `qwen.accumulate_grad` of each parameter, in the order that the program
+    runs, has `overwrite`. What a parameter gets after that, such as a tied
+    embedding, is still added. A step runs `@first_micro_step` for its first
+    micro-batch and `@micro_step` for the others.
+
+    Why: adding to gradients of zero reads 4 bytes a parameter that say nothing,
+    and somebody has to write the zeros, 4 bytes more. With gradients that are
+    overwritten, AdamW leaves them alone, and no step depends on what the one
+    before left in them.
+
+    A called function that accumulates itself is copied for the calls where that
+    is the first contribution; `qwen.specializes` names the original.
+
+    Input:
+    ```mlir
+    func.func @micro_step(...) attributes {qwen.program} {
+      ...
+      qwen.accumulate_grad [@embed], %0 : tensor<16x4xf32>
+      qwen.accumulate_grad [@w], %1 : tensor<4x4xf32>
+      qwen.accumulate_grad [@embed], %2 : tensor<16x4xf32>
+    ```
+    Output, beside `@micro_step` as it was:
+    ```mlir
+    func.func @first_micro_step(...) attributes {qwen.program} {
+      ...
+      qwen.accumulate_grad [@embed], %0 {overwrite} : tensor<16x4xf32>
+      qwen.accumulate_grad [@w], %1 {overwrite} : tensor<4x4xf32>
+      qwen.accumulate_grad [@embed], %2 : tensor<16x4xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect"];
+  let statistics = [
+    Statistic<"overwrites", "overwrites", "Gradients that are overwritten">];
+}
+
 def OptimizerPass : Pass<"qwen-optimizer", "::mlir::ModuleOp"> {
   let summary = "Program update: clipped AdamW of all trained parameters";
   let description = [{
@@ -146,12 +185,15 @@ def OptimizerPass : Pass<"qwen-optimizer", "::mlir::ModuleOp"> {
 def VerifyAutodiffPass : Pass<"verify-autodiff", "::mlir::ModuleOp"> {
   let summary = "Check what holds after stage autodiff";
   let description = [{
-    - `@micro_step`, `@update`, `@eval` exist, each public with `qwen.program`,
-      the agreed inputs and outputs by name; beside them only `@logits` may be a
-      program; `@forward` is gone.
-    - Gradients are accumulated only in what `@micro_step` calls, and only of
-      parameters that `@update` steps; each of those is in one `qwen.adamw`, in
-      `qwen.grad_norm`, and has a gradient.
+    - `@micro_step`, `@first_micro_step`, `@update`, `@eval` exist, each public
+      with `qwen.program`, the agreed inputs and outputs by name; beside them
+      only `@logits` may be a program; `@forward` is gone.
+    - Gradients are accumulated only in what `@micro_step` and
+      `@first_micro_step` call, and only of parameters that `@update` steps;
+      each of those is in one `qwen.adamw`, in `qwen.grad_norm`, and has a
+      gradient.
+    - `@first_micro_step` overwrites the gradient of each of them once, before
+      anything is added to it; `@micro_step` overwrites none.
     - A parameter is read and accumulated in one stack only: alone, or always
       with the same neighbours.
 

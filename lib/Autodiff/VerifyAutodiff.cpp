@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -27,19 +28,63 @@ struct ProgramSignature {
 };
 
 SmallVector<ProgramSignature> programSignatures() {
-  return {{"micro_step",
-           {"tokens", "labels", "positions", "cu_seqlens", "loss_scale"},
-           "nll"},
+  SmallVector<StringRef> pack = {"tokens", "labels", "positions", "cu_seqlens",
+                                 "loss_scale"};
+  return {{"micro_step", pack, "nll"},
+          {"first_micro_step", pack, "nll"},
           {"eval", {"tokens", "labels", "positions", "cu_seqlens"}, "nll"},
           {"update", {"hyper", "rng"}, "stats"},
           {"logits", {"tokens", "positions", "cu_seqlens"}, "logits", true}};
 }
 
+/// Follows a program as it runs: the gradients that were overwritten.
+class GradientOrder {
+public:
+  explicit GradientOrder(ModuleOp module) : symbols(module) {}
+
+  LogicalResult run(func::FuncOp func) {
+    if (!running.insert(func).second)
+      return func.emitOpError("calls itself");
+    for (Operation &op : func.getOps()) {
+      if (auto accumulate = dyn_cast<AccumulateGradOp>(op))
+        if (failed(visit(accumulate)))
+          return failure();
+      if (auto call = dyn_cast<func::CallOp>(op))
+        if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee()))
+          if (!callee.isExternal() && failed(run(callee)))
+            return failure();
+    }
+    running.erase(func);
+    return success();
+  }
+
+  bool hasWritten(StringRef name) const { return written.contains(name); }
+
+private:
+  LogicalResult visit(AccumulateGradOp op) {
+    for (auto name : op.getParameters().getAsRange<FlatSymbolRefAttr>()) {
+      if (written.insert(name.getValue()).second == op.getOverwrite())
+        continue;
+      if (op.getOverwrite())
+        return op.emitOpError("overwrites the gradient of ")
+               << name << ", which @first_micro_step has written before";
+      return op.emitOpError("adds to the gradient of ")
+             << name << ", which @first_micro_step has not written before";
+    }
+    return success();
+  }
+
+  SymbolTable symbols;
+  llvm::DenseSet<Operation *> running;
+  llvm::StringSet<> written;
+};
+
 struct VerifyAutodiffPass : impl::VerifyAutodiffPassBase<VerifyAutodiffPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (failed(checkPrograms(module)) || failed(checkGradientPlaces(module)) ||
-        failed(checkUpdate(module)) || failed(checkStacks(module)))
+        failed(checkOverwrites(module)) || failed(checkUpdate(module)) ||
+        failed(checkStacks(module)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }
@@ -112,8 +157,38 @@ private:
       auto func = op->getParentOfType<func::FuncOp>();
       if (!others.contains(func.getSymName()))
         return WalkResult::advance();
-      op.emitOpError("accumulates a gradient outside of @micro_step");
+      op.emitOpError("accumulates a gradient outside of @micro_step and "
+                     "@first_micro_step");
       return WalkResult::interrupt();
+    });
+    return failure(result.wasInterrupted());
+  }
+
+  /// The first micro-step overwrites each gradient once, before it adds to it;
+  /// the other one only adds.
+  static LogicalResult checkOverwrites(ModuleOp module) {
+    GradientOrder order(module);
+    if (failed(
+            order.run(module.lookupSymbol<func::FuncOp>("first_micro_step"))))
+      return failure();
+    llvm::StringSet<> later;
+    collectCallees(module, module.lookupSymbol<func::FuncOp>("micro_step"),
+                   later);
+    WalkResult result = module.walk([&](AccumulateGradOp op) {
+      if (!later.contains(op->getParentOfType<func::FuncOp>().getSymName()))
+        return WalkResult::advance();
+      if (op.getOverwrite()) {
+        op.emitOpError("overwrites a gradient in @micro_step, which should add "
+                       "to it");
+        return WalkResult::interrupt();
+      }
+      for (auto name : op.getParameters().getAsRange<FlatSymbolRefAttr>())
+        if (!order.hasWritten(name.getValue())) {
+          op.emitOpError("adds to the gradient of ")
+              << name << ", which @first_micro_step does not write";
+          return WalkResult::interrupt();
+        }
+      return WalkResult::advance();
     });
     return failure(result.wasInterrupted());
   }

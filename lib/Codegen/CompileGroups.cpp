@@ -71,12 +71,12 @@ struct CompileGroupsPass : impl::CompileGroupsPassBase<CompileGroupsPass> {
 
   void runOnOperation() override {
     auto compiler = [&](llvm::Module &code) {
-      return compileToSharedObject(code, cpu);
+      return compileToSharedObject(code, target);
     };
     auto run = [&](OpPassManager &pm, ModuleOp groups) {
       return runPipeline(pm, groups);
     };
-    if (failed(compile(getOperation(), cpu, compiler, run)))
+    if (failed(compile(getOperation(), target, compiler, run)))
       signalPassFailure();
   }
 };
@@ -92,15 +92,15 @@ struct CompileGroupsGpuPass
 
   void runOnOperation() override {
     auto compiler = [&](llvm::Module &code) -> llvm::Expected<std::string> {
-      auto text = compileToPtx(code, arch);
+      auto text = compileToPtx(code, target);
       if (!text || ptx)
         return text;
-      return linkPtx(*text, arch);
+      return linkPtx(*text, target);
     };
     auto run = [&](OpPassManager &pm, ModuleOp groups) {
       return runPipeline(pm, groups);
     };
-    if (failed(compile(getOperation(), arch, compiler, run)))
+    if (failed(compile(getOperation(), target, compiler, run)))
       signalPassFailure();
   }
 };

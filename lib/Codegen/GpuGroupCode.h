@@ -50,6 +50,7 @@ enum class LoadTime {
   Ahead,   ///< while the row before is worked at
 };
 
+/// Writes one kernel.
 class GpuGroupCode {
 public:
   GpuGroupCode(mlir::OpBuilder &b, kernel::GroupFunctionOp group,
@@ -58,6 +59,8 @@ public:
         loc(group.getLoc()), body(group.getBody().front()), gpu(b, loc),
         values(b, body, analysis, Processor::Gpu) {}
 
+  /// At the builder's insertion point. Fails with an emitted error where the
+  /// kernel needs more shared memory than there is.
   mlir::LogicalResult emit();
 
 private:

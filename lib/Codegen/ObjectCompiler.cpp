@@ -4,10 +4,7 @@
 #include "Optimize.h"
 
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/MCSubtargetInfo.h"
-#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -20,35 +17,6 @@ using namespace llvm;
 
 static Error makeError(const Twine &text) {
   return createStringError(inconvertibleErrorCode(), text);
-}
-
-static Expected<std::unique_ptr<TargetMachine>> createMachine(StringRef cpu) {
-  LLVMInitializeX86TargetInfo();
-  LLVMInitializeX86Target();
-  LLVMInitializeX86TargetMC();
-  LLVMInitializeX86AsmPrinter();
-  Triple triple("x86_64-unknown-linux-gnu");
-  std::string message;
-  const Target *target = TargetRegistry::lookupTarget(triple, message);
-  if (!target)
-    return makeError(message);
-  TargetOptions options;
-  options.AllowFPOpFusion = FPOpFusion::Strict;
-  std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
-      triple, cpu, /*Features=*/"", options, Reloc::PIC_));
-  if (!machine || !machine->getMCSubtargetInfo()->isCPUStringValid(cpu))
-    return makeError("unknown x86-64 level '" + cpu + "'");
-  return machine;
-}
-
-static Error emitObject(Module &module, TargetMachine &machine,
-                        raw_pwrite_stream &os) {
-  legacy::PassManager codegen;
-  if (machine.addPassesToEmitFile(codegen, os, nullptr,
-                                  CodeGenFileType::ObjectFile))
-    return makeError("the target cannot write object files");
-  codegen.run(module);
-  return Error::success();
 }
 
 /// The linker of this LLVM, else the one that is found first.
@@ -122,20 +90,21 @@ static Expected<std::string> link(StringRef object) {
 
 Expected<std::string> qwen::compileToSharedObject(Module &module,
                                                   StringRef cpu) {
-  auto machine = createMachine(cpu);
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  auto machine = createMachine(Triple("x86_64-unknown-linux-gnu"), cpu,
+                               /*features=*/"");
   if (!machine)
     return machine.takeError();
-  module.setTargetTriple((*machine)->getTargetTriple());
-  module.setDataLayout((*machine)->createDataLayout());
   for (Function &function : module)
     if (!function.isDeclaration()) {
       function.addFnAttr("target-cpu", cpu);
       function.setDoesNotThrow();
     }
-  qwen::optimize(module, **machine);
-  SmallString<0> object;
-  raw_svector_ostream os(object);
-  if (Error error = emitObject(module, **machine, os))
-    return error;
-  return link(object);
+  auto object = emitCode(module, **machine, CodeGenFileType::ObjectFile);
+  if (!object)
+    return object.takeError();
+  return link(*object);
 }

@@ -6,7 +6,7 @@
 include "mlir/Pass/PassBase.td"
 
 def LowerGroupsPass : Pass<"qwen-lower-groups", "::mlir::ModuleOp"> {
-  let summary = "Turn group functions into loops over vectors";
+  let summary = "Turn group functions into loops over vectors, for CPUs";
   let description = [{
     Each `kernel.group_function` becomes a `func.func` of the C signature in
     `kernel.group`, in a nested module `@qwen_groups`: a loop over rows, in it
@@ -47,10 +47,10 @@ def LowerGroupsPass : Pass<"qwen-lower-groups", "::mlir::ModuleOp"> {
 }
 
 def CompileGroupsPass : Pass<"qwen-compile-groups", "::mlir::ModuleOp"> {
-  let summary = "Compile the lowered groups to machine code";
+  let summary = "Compile the lowered groups to a shared object for CPUs";
   let description = [{
     Lowers the nested module `@qwen_groups` to LLVM IR, optimises it, emits an
-    x86-64 object for `cpu`, links it into a shared object with lld, and
+    x86-64 object for `target`, links it into a shared object with lld, and
     replaces the module by one `kernel.binary`. A module without groups gets
     none.
 
@@ -64,11 +64,11 @@ def CompileGroupsPass : Pass<"qwen-compile-groups", "::mlir::ModuleOp"> {
     ```
     Output (shortened):
     ```mlir
-    kernel.binary @code {object = "\7FELF", target = "x86-64-v3"}
+    kernel.binary @code {object = "\7FELF", symbols = [#kernel.code_symbol<...>], target = "x86-64-v3"}
     ```
   }];
   let options = [
-    Option<"cpu", "cpu", "std::string", "\"x86-64-v3\"",
+    Option<"target", "target", "std::string", "\"x86-64-v3\"",
            "Micro-architecture level: x86-64-v2, x86-64-v3 or x86-64-v4">];
 }
 
@@ -128,7 +128,7 @@ def CompileGroupsGpuPass
   let summary = "Compile the lowered groups to a cubin";
   let description = [{
     Lowers the nested module `@qwen_groups` to LLVM IR, optimises it, emits PTX
-    for `arch`, assembles it with nvJitLink (a library of the CUDA toolkit,
+    for `target`, assembles it with nvJitLink (a library of the CUDA toolkit,
     loaded here; no GPU is needed), and replaces the module by one
     `kernel.binary`. A module without groups gets none. With `ptx` the binary
     holds the PTX, for reading and for tests.
@@ -148,7 +148,8 @@ def CompileGroupsGpuPass
     ```
   }];
   let options = [
-    Option<"arch", "arch", "std::string", "\"sm_90a\"", "GPU architecture">,
+    Option<"target", "target", "std::string", "\"sm_90a\"",
+           "GPU architecture">,
     Option<"ptx", "ptx", "bool", "false", "Stop at PTX">];
 }
 

@@ -237,13 +237,13 @@ Offset<plan::Code> Emitter::emitCode() {
   return 0;
 }
 
-/// Device tables that the runtime fills once, each aligned to 256 bytes.
+/// Device tables that the runtime fills once.
 uint64_t Emitter::tableBytes() {
   uint64_t total = 0;
   for (auto program : module.getOps<plan::ProgramOp>())
     for (auto launch :
          program.getBody().front().getOps<kernel::KernelOpInterface>())
-      total += llvm::alignTo(launch.getTableBytes(kind), 256);
+      total += launch.getTableBytes(kind);
   return total;
 }
 

@@ -21,6 +21,10 @@ def VerifyImportPass : Pass<"verify-import", "::mlir::ModuleOp"> {
     - there is at least one `qwen.parameter`;
     - where `qwen.model` says vocab_size, the tables for `tokens` and `labels`
       have that many rows;
+    - document boundaries of all ops are the input `cu_seqlens`, handed on
+      through calls;
+    - ops have the attributes of their dialect alone (and prefixed ones, which
+      mean nothing here);
     - only `qwen`, `arith`, `math` and `func` ops occur, and no op that belongs
       to a later stage (gradients, optimizer, groups).
 

@@ -12,6 +12,8 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"
 
+#include <map>
+
 using namespace mlir;
 
 namespace qwen {
@@ -61,6 +63,25 @@ LogicalResult checkValues(Operation *op) {
   return success();
 }
 
+/// An attribute that no part of the compiler looks at asks for something that
+/// the model would not do: a window, a cap, a frozen parameter. Attributes of
+/// another dialect are notes of whoever wrote them.
+LogicalResult checkAttributes(Operation *op) {
+  for (NamedAttribute attribute : op->getDiscardableAttrs()) {
+    if (attribute.getName().getValue().contains('.'))
+      continue;
+    InFlightDiagnostic error = op->emitOpError("has no attribute '")
+                               << attribute.getName().getValue() << "'";
+    StringRef separator = "; it has ";
+    for (StringAttr known : op->getRegisteredInfo()->getAttributeNames()) {
+      error << separator << known.getValue();
+      separator = ", ";
+    }
+    return error;
+  }
+  return success();
+}
+
 LogicalResult checkDialects(ModuleOp module) {
   WalkResult result = module.walk<WalkOrder::PreOrder>([&](Operation *op)
                                                            -> WalkResult {
@@ -71,6 +92,8 @@ LogicalResult checkDialects(ModuleOp module) {
                          func::FuncDialect>(dialect))
       return op->emitOpError("is not part of a model; expected qwen, arith, "
                              "math and func ops");
+    if (failed(checkAttributes(op)))
+      return WalkResult::interrupt();
     // qwen ops verify their own tensors; arith and math would take any.
     if (!isa<QwenDialect>(dialect) &&
         (failed(checkValues(op)) || failed(detail::verifyStaticTensors(op))))
@@ -113,6 +136,65 @@ LogicalResult checkCalls(func::FuncOp function, ModuleOp module,
   done.insert(function);
   return success();
 }
+
+/// Follows document boundaries from the ops that read them to the programs'
+/// input. A pack's boundaries are known to the runtime alone: any other source
+/// would let documents see each other.
+class BoundaryCheck {
+public:
+  explicit BoundaryCheck(ModuleOp module) : module(module) {}
+
+  LogicalResult run(func::FuncOp program) {
+    for (unsigned argument : argumentsOf(program)) {
+      auto name = program.getArgAttrOfType<StringAttr>(argument, "qwen.input");
+      if (!name || name != "cu_seqlens")
+        return program.emitOpError("argument ")
+               << argument
+               << " is used as document boundaries, which must be the input "
+                  "cu_seqlens";
+    }
+    return success(!hasFailed);
+  }
+
+private:
+  /// Numbers of the arguments that ops of the function, or of those that it
+  /// calls, take as boundaries.
+  const llvm::SetVector<unsigned> &argumentsOf(func::FuncOp function) {
+    if (auto it = known.find(function); it != known.end())
+      return it->second;
+    llvm::SetVector<unsigned> found;
+    for (Operation &op : function.getBody().front()) {
+      if (auto conv = dyn_cast<CausalConv1dOp>(op))
+        note(&op, conv.getCuSeqlens(), found);
+      else if (auto delta = dyn_cast<GatedDeltaOp>(op))
+        note(&op, delta.getCuSeqlens(), found);
+      else if (auto attention = dyn_cast<AttentionOp>(op))
+        note(&op, attention.getCuSeqlens(), found);
+      else if (auto call = dyn_cast<func::CallOp>(op))
+        for (unsigned argument :
+             argumentsOf(module.lookupSymbol<func::FuncOp>(call.getCallee())))
+          note(&op, call.getOperand(argument), found);
+    }
+    return known[function] = std::move(found);
+  }
+
+  void note(Operation *op, Value boundaries,
+            llvm::SetVector<unsigned> &arguments) {
+    if (auto argument = dyn_cast<BlockArgument>(boundaries)) {
+      arguments.insert(argument.getArgNumber());
+      return;
+    }
+    hasFailed = true;
+    op->emitOpError("takes its document boundaries from ")
+        << boundaries.getDefiningOp()->getName()
+        << "; expected the input cu_seqlens, handed on as it is";
+  }
+
+  ModuleOp module;
+  // References into it stay valid while it grows.
+  std::map<Operation *, llvm::SetVector<unsigned>> known;
+  bool hasFailed = false;
+};
 
 LogicalResult checkInputs(func::FuncOp function, ArrayRef<Slot> expected) {
   if (function.getNumArguments() != expected.size())
@@ -226,11 +308,15 @@ struct VerifyImportPass : impl::VerifyImportPassBase<VerifyImportPass> {
         failed(checkOutput(forward, "nll", 1, *tokens)) ||
         failed(checkVocabulary(forward, module)))
       return failure();
+    BoundaryCheck boundaries(module);
+    if (failed(boundaries.run(forward)))
+      return failure();
     auto logits = module.lookupSymbol<func::FuncOp>("logits");
     if (logits &&
         (failed(checkInputs(logits, ArrayRef<Slot>(all).drop_back())) ||
          failed(checkOutput(logits, "logits", 2, *tokens)) ||
-         failed(checkVocabulary(logits, module))))
+         failed(checkVocabulary(logits, module)) ||
+         failed(boundaries.run(logits))))
       return failure();
     return success();
   }

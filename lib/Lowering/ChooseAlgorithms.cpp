@@ -72,7 +72,7 @@ private:
 
   /// The product's algorithm; empty where the table does not have it.
   ArrayRef<int64_t> find(const cuda::GemmShape &shape) {
-    auto it = table.find(shape);
+    auto it = table.find(cuda::tunedShape(shape));
     if (it == table.end()) {
       ++numUnknown;
       return {};

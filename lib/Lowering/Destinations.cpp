@@ -8,6 +8,8 @@
 #include "FunctionLowering.h"
 #include "Layouts.h"
 
+#include "dialects/Qwen/Specialization.h"
+
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -24,7 +26,9 @@ static std::string valueName(Value value) {
   if (auto group = dyn_cast<GroupOp>(op))
     name = group.getLabel().value_or(name).str();
   else if (auto call = dyn_cast<func::CallOp>(op))
-    name = call.getCallee().str();
+    name = originalName(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+                            call, call.getCalleeAttr()))
+               .str();
   if (op->getNumResults() > 1)
     name += llvm::formatv(".{0}", cast<OpResult>(value).getResultNumber());
   return name;
@@ -163,7 +167,7 @@ std::optional<Destination> FunctionLowering::claim(Value value) {
       return Destination{
           storage(accumulate.getLoc(), kernel::StorageRole::Gradient,
                   accumulate.getParameters(), contiguousType(value.getType())),
-          /*accumulate=*/true};
+          /*accumulate=*/!accumulate.getOverwrite()};
     }
   for (OpOperand *use : uses)
     if (isa<func::ReturnOp>(use->getOwner())) {

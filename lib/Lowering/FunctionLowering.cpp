@@ -85,7 +85,7 @@ LogicalResult FunctionLowering::lowerOp(Operation *op) {
           return success(); // written where it is read
         return op.emitOpError()
                << "in @" << func.getSymName()
-               << " has no kernel on the CPU; a float tensor constant needs "
+               << " has no kernel; a float tensor constant needs "
                   "one value everywhere";
       })
       .Default([&](Operation *op) { return lowerKernelOp(op); });

@@ -20,7 +20,7 @@ struct LoweringContext {
 
   mlir::ModuleOp module;
   GroupFunctions groups;
-  /// Results of a function that its callers all add to a gradient.
+  /// Results of a function that its callers add to a gradient.
   llvm::StringMap<llvm::SmallVector<bool>> accumulatedResults;
   /// Position of each parameter in the module: its number in AdamW.
   llvm::StringMap<int64_t> parameterNumbers;

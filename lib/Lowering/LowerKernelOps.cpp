@@ -91,7 +91,7 @@ LogicalResult FunctionLowering::lowerKernelOp(Operation *op) {
       .Default([&](Operation *op) {
         return op->emitOpError()
                << "in @" << func.getSymName()
-               << " has no kernel on the CPU; the nearest form that has one is "
+               << " has no kernel; the nearest form that has one is "
                << nearestForm(op);
       });
 }

@@ -2,6 +2,8 @@
 
 #include "FunctionLowering.h"
 
+#include "dialects/Qwen/Specialization.h"
+
 namespace qwen {
 #define GEN_PASS_DEF_LOWERTOKERNELSPASS
 #include "lib/Lowering/Passes.h.inc"
@@ -10,8 +12,12 @@ namespace qwen {
 using namespace mlir;
 using namespace qwen;
 
-static bool onlyAccumulates(Value value) {
-  return value.hasOneUse() && isa<AccumulateGradOp>(*value.getUsers().begin());
+/// Whether the value is added to a gradient and used for nothing else.
+static bool isAdded(Value value) {
+  if (!value.hasOneUse())
+    return false;
+  auto user = dyn_cast<AccumulateGradOp>(*value.getUsers().begin());
+  return user && !user.getOverwrite();
 }
 
 namespace {
@@ -27,7 +33,7 @@ struct LowerToKernels : qwen::impl::LowerToKernelsPassBase<LowerToKernels> {
     findBuckets(context);
     if (failed(checkFunctions()))
       return signalPassFailure();
-    findAccumulatedResults(context);
+    specializeCalls(context);
     for (auto func : module.getOps<func::FuncOp>())
       if (failed(FunctionLowering(func, context).run()))
         return signalPassFailure();
@@ -62,21 +68,36 @@ private:
     return success();
   }
 
-  /// A result that every call adds to a gradient, and that is used for nothing
-  /// else, is written there by the function itself.
-  void findAccumulatedResults(LoweringContext &context) {
-    ModuleOp module = getOperation();
-    DenseSet<StringRef> called;
-    for (auto func : module.getOps<func::FuncOp>())
+  /// A result that a call adds to a gradient is written there by the callee
+  /// itself. Calls that add other results call a copy of the function.
+  void specializeCalls(LoweringContext &context) {
+    SymbolTable symbols(getOperation());
+    SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
+    for (func::FuncOp func : functions)
       context.accumulatedResults[func.getSymName()].assign(func.getNumResults(),
                                                            false);
-    for (auto func : module.getOps<func::FuncOp>())
-      for (auto call : func.getOps<func::CallOp>()) {
-        auto &accumulated = context.accumulatedResults[call.getCallee()];
-        bool isFirst = called.insert(call.getCallee()).second;
-        for (auto [i, result] : llvm::enumerate(call.getResults()))
-          accumulated[i] =
-              (isFirst || accumulated[i]) && onlyAccumulates(result);
+    struct Variant {
+      SmallVector<bool> added;
+      func::FuncOp func;
+    };
+    llvm::StringMap<SmallVector<Variant>> variants;
+    // Copies are looked through as well.
+    for (size_t next = 0; next < functions.size(); ++next)
+      for (auto call : functions[next].getOps<func::CallOp>()) {
+        SmallVector<bool> added = llvm::map_to_vector(
+            call.getResults(), [](Value result) { return isAdded(result); });
+        SmallVector<Variant> &known = variants[call.getCallee()];
+        auto *found = llvm::find_if(
+            known, [&](const Variant &v) { return v.added == added; });
+        if (found == known.end()) {
+          auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+          if (!known.empty())
+            functions.push_back(
+                callee = specialize(callee, callee.getSymName(), symbols));
+          context.accumulatedResults[callee.getSymName()] = added;
+          found = &known.emplace_back(std::move(added), callee);
+        }
+        call.setCallee(found->func.getSymName());
       }
   }
 };

@@ -21,9 +21,11 @@ def LowerToKernelsPass : Pass<"qwen-lower-to-kernels", "::mlir::ModuleOp"> {
       view, or a value is wanted in two places, there is a `kernel.copy`;
       statistic `copies` counts them and `remarks = true` names them;
     - the kernel that makes a gradient adds it to the storage by itself
-      (`accumulate`). Where that kernel is in a called function, the function's
-      output argument is marked `qwen.accumulate` and its callers pass the
-      storage;
+      (`accumulate`), or writes it there where the `qwen.accumulate_grad` has
+      `overwrite`. Where that kernel is in a called function, its callers pass
+      the storage, and an output argument that is added to is marked
+      `qwen.accumulate`. Calls that add other results than the first one call a
+      copy of the function; its `qwen.specializes` names the original;
     - a group becomes a `kernel.group` call of a `kernel.group_function`. Groups
       with equal bodies and layouts share one function.
 
@@ -67,7 +69,8 @@ def ChooseAlgorithmsPass : Pass<"qwen-choose-algorithms", "::mlir::ModuleOp"> {
     looked up in a tuning table (`qwen-bench tune` makes one; that of the
     target's card is built in) by its sizes, transposes, types and whether it
     adds to something, and becomes part of the plan: nothing is chosen when a
-    plan runs, so that every run has the same bits. A product that the table
+    plan runs, so that every run has the same bits. One that overwrites a
+    gradient has the algorithm of those that add to it. A product that the table
     does not have keeps an empty list, the library's first choice.
 
     Input:

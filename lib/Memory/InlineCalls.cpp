@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Qwen/Specialization.h"
 #include "lib/Memory/Passes.h"
 #include "lib/Memory/ProgramMemory.h"
 
@@ -36,7 +37,7 @@ std::string commonPrefix(ArrayRef<StringRef> names) {
 }
 
 /// What the call works on, and the callee's name.
-std::string labelOf(func::CallOp call) {
+std::string labelOf(func::CallOp call, StringRef callee) {
   SmallVector<StringRef> names;
   for (Value operand : call.getOperands()) {
     // A gathered parameter's view names it.
@@ -52,7 +53,7 @@ std::string labelOf(func::CallOp call) {
   std::string prefix = commonPrefix(names);
   if (!prefix.empty())
     prefix += " ";
-  return prefix + call.getCallee().str();
+  return prefix + callee.str();
 }
 
 class InlineCallsPass
@@ -86,10 +87,11 @@ InlineCallsPass::inlineCall(func::CallOp call, int64_t number,
   // A nested call's launches belong to the outermost call.
   auto outer = call->getAttrOfType<IntegerAttr>("qwen.call");
   Attribute numberAttr = outer ? outer : builder.getI64IntegerAttr(number);
-  Attribute calleeAttr = outer ? call->getAttr("qwen.callee")
-                               : builder.getStringAttr(call.getCallee());
-  Attribute labelAttr = outer ? call->getAttr("qwen.label")
-                              : builder.getStringAttr(labelOf(call));
+  Attribute calleeAttr =
+      outer ? call->getAttr("qwen.callee") : originalName(callee);
+  Attribute labelAttr =
+      outer ? call->getAttr("qwen.label")
+            : builder.getStringAttr(labelOf(call, originalName(callee)));
   IRMapping mapping;
   mapping.map(callee.getArguments(), call.getOperands());
   for (Operation &op : callee.getBody().front().without_terminator()) {

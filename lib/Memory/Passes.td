@@ -18,7 +18,8 @@ def InlineCallsPass : Pass<"qwen-inline-calls", "::mlir::ModuleOp"> {
     replaced by copies of the callee's body, and functions that are no program
     go. Each copied launch carries `qwen.call`, the number of its call,
     `qwen.callee`, and `qwen.label`: the common prefix of the parameter names
-    that the call got, such as `model.layers.3`, and the callee.
+    that the call got, such as `model.layers.3`, and the callee. A callee that
+    is a copy goes by the name in its `qwen.specializes`.
 
     Input:
     ```mlir
@@ -129,7 +130,8 @@ def VerifyMemoryPass : Pass<"verify-memory", "::mlir::ModuleOp"> {
     Programs hold launches, views, storages and allocations only; every
     allocation has a place of 64-byte alignment inside the arena; no two
     allocations that live at the same launch share a byte, but for in-place
-    hand-over; nothing is read, or added to, before it is written.
+    hand-over; nothing is read, or added to, before it is written; a launch that
+    overwrites a gradient is the first of its program that touches it.
 
     Two allocations that live together in the same bytes:
     ```mlir

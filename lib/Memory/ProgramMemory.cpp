@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Memory/ProgramMemory.h"
+#include "qwen/Plan/Scratch.h"
 
 using namespace mlir;
 using namespace qwen;
@@ -26,7 +27,7 @@ int64_t qwen::reachedBytes(Value value) {
 }
 
 int64_t qwen::alignBytes(int64_t bytes) {
-  return (bytes + bufferAlignment - 1) / bufferAlignment * bufferAlignment;
+  return roundUp(bytes, bufferAlignment);
 }
 
 SmallVector<OperandUse> qwen::operandUses(kernel::KernelOpInterface launch) {

@@ -7,6 +7,8 @@
 #include "lib/Memory/Passes.h"
 #include "lib/Memory/ProgramMemory.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <map>
 
 namespace qwen {
@@ -36,6 +38,7 @@ private:
                         SmallVectorImpl<Placed> &placed);
   LogicalResult verifyOverlap(const ProgramMemory &memory,
                               SmallVectorImpl<Placed> &placed);
+  LogicalResult verifyGradients(const ProgramMemory &memory);
   int64_t arena = 0;
 };
 
@@ -108,6 +111,30 @@ LogicalResult VerifyMemoryPass::verifyOverlap(const ProgramMemory &memory,
   return success();
 }
 
+/// The first parameter of the gradient under a view, or nothing.
+static StringRef gradientOf(Value view) {
+  auto storage = rootOf(view).root.getDefiningOp<kernel::StorageOp>();
+  if (!storage || storage.getRole() != kernel::StorageRole::Gradient)
+    return {};
+  return cast<SymbolRefAttr>(storage.getParameters()[0])
+      .getRootReference()
+      .getValue();
+}
+
+/// A launch that overwrites a gradient comes before all others that touch it.
+LogicalResult VerifyMemoryPass::verifyGradients(const ProgramMemory &memory) {
+  llvm::StringSet<> touched;
+  for (kernel::KernelOpInterface launch : memory.launches())
+    for (const OperandUse &use : operandUses(launch)) {
+      StringRef name = gradientOf(use.operand->get());
+      if (name.empty() || touched.insert(name).second || use.reads)
+        continue;
+      return launch.emitOpError() << "overwrites the gradient of '" << name
+                                  << "', which a launch before has used";
+    }
+  return success();
+}
+
 void VerifyMemoryPass::runOnOperation() {
   ModuleOp module = getOperation();
   auto sizes = module->getAttrOfType<DictionaryAttr>("qwen.memory");
@@ -124,7 +151,8 @@ void VerifyMemoryPass::runOnOperation() {
       return signalPassFailure();
     ProgramMemory memory(program);
     if (failed(collect(memory, placed)) ||
-        failed(verifyOverlap(memory, placed)))
+        failed(verifyOverlap(memory, placed)) ||
+        failed(verifyGradients(memory)))
       return signalPassFailure();
   }
 }

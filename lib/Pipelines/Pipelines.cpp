@@ -27,6 +27,7 @@ static void buildAutodiff(OpPassManager &pm, const CompileOptions &options) {
   // Rules repeat views and conversions of the same values.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createFirstMicroStepPass());
   OptimizerPassOptions optimizer;
   optimizer.momentType = options.momentType;
   optimizer.masters = options.masters;
@@ -77,13 +78,13 @@ static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
   if (targetKind(options.target) == TargetKind::Cuda) {
     pm.addPass(createLowerGroupsGpuPass());
     CompileGroupsGpuPassOptions code;
-    code.arch = options.target;
+    code.target = options.target;
     pm.addPass(createCompileGroupsGpuPass(code));
     return;
   }
   pm.addPass(createLowerGroupsPass());
   CompileGroupsPassOptions code;
-  code.cpu = options.target;
+  code.target = options.target;
   pm.addPass(createCompileGroupsPass(code));
 }
 

@@ -9,11 +9,11 @@ def SchedulePass : Pass<"qwen-schedule", "::mlir::ModuleOp"> {
   let summary = "Turn programs with places into the plan dialect";
   let description = [{
     Fixes the order of launches and spells out all memory: arenas, buffers with
-    lifetimes, typed views, the parameter table. A CPU plan has one stream,
-    stream 0, and its launches keep the order of the program. Each launch ends
-    before the next begins, so that every hazard (read after write, write after
-    read, reuse of memory by in-place hand-over or by a later buffer) is covered
-    by that order and no event is needed.
+    lifetimes, typed views, the parameter table. A plan has one stream, stream 0,
+    on CPUs and GPUs, and its launches keep the order of the program. Each launch
+    ends before the next begins, so that every hazard (read after write, write
+    after read, reuse of memory by in-place hand-over or by a later buffer) is
+    covered by that order and no event is needed.
 
     Input:
     ```mlir

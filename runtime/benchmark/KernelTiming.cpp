@@ -62,10 +62,9 @@ Status DeviceArray::copyFrom(std::span<const std::byte> source) const {
       "copy to the device");
 }
 
-template <typename T>
-static std::vector<T> uniformPattern(double low, double high) {
+template <typename T, typename Distribution>
+static std::vector<T> randomPattern(Distribution distribution) {
   std::mt19937_64 random(1);
-  std::uniform_real_distribution<double> distribution(low, high);
   std::vector<T> pattern(size_t(1) << 20);
   for (T &element : pattern) {
     double value = distribution(random);
@@ -93,10 +92,12 @@ static Status repeat(const DeviceArray &array,
   return okStatus();
 }
 
-Status DeviceArray::fillUniform(DType dtype, double low, double high) const {
+template <typename Distribution>
+static Status fillRandom(const DeviceArray &array, DType dtype,
+                         const Distribution &distribution) {
   auto fill = [&]<typename T>(T) {
-    std::vector<T> pattern = uniformPattern<T>(low, high);
-    return repeat(*this, std::as_bytes(std::span(pattern)));
+    std::vector<T> pattern = randomPattern<T>(distribution);
+    return repeat(array, std::as_bytes(std::span(pattern)));
   };
   switch (dtype) {
   case DType::F32:
@@ -109,6 +110,16 @@ Status DeviceArray::fillUniform(DType dtype, double low, double high) const {
     return fill(int32_t());
   }
   return makeError(StatusCode::Internal, "unknown element type");
+}
+
+Status DeviceArray::fillUniform(DType dtype, double low, double high) const {
+  return fillRandom(*this, dtype,
+                    std::uniform_real_distribution<double>(low, high));
+}
+
+Status DeviceArray::fillNormal(DType dtype, double deviation) const {
+  return fillRandom(*this, dtype,
+                    std::normal_distribution<double>(0, deviation));
 }
 
 namespace {

@@ -60,6 +60,8 @@ public:
   Status copyFrom(std::span<const std::byte> source) const;
   /// Random numbers of [low, high): a pattern of 2^20 of them, repeated.
   Status fillUniform(DType dtype, double low, double high) const;
+  /// Normal random numbers around 0, repeated likewise.
+  Status fillNormal(DType dtype, double deviation) const;
 
 private:
   DeviceArray(void *address, size_t length)

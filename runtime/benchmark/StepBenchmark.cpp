@@ -3,6 +3,7 @@
 #include "runtime/benchmark/StepBenchmark.h"
 
 #include "qwen/Support/Random.h"
+#include "runtime/support/Print.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -57,8 +58,8 @@ private:
                        result.kind == StepResult::Kind::Empty
                            ? "it has no supervised token"
                            : "its loss or gradient is not finite");
-    fmt::print(options.log, "step {}: {:.2f} ms, loss {:.4f}\n", step + 1,
-               taken.count(), result.loss);
+    print(options.log, "step {}: {:.2f} ms, loss {:.4f}\n", step + 1,
+          taken.count(), result.loss);
     if (step == 0) {
       std::chrono::duration<double> sinceStart = now - options.started;
       measured.firstStepSeconds = sinceStart.count();
@@ -102,10 +103,14 @@ bench::measureSteps(PlanEngine &engine, const Plan &plan,
   measured.packTokens = plan.info().tokens;
   measured.accumulation = trainerOptions.accumulation;
   Executor &device = engine.device();
-  LaunchCounts micro = device.launchCounts(*plan.findProgram("micro_step"));
-  measured.launches = device.launchCounts(*plan.findProgram("update"));
-  measured.launches.kernels += measured.accumulation * micro.kernels;
-  measured.launches.driverCalls += measured.accumulation * micro.driverCalls;
+  auto count = [&](const char *program, int64_t runs) {
+    LaunchCounts counts = device.launchCounts(*plan.findProgram(program));
+    measured.launches.kernels += runs * counts.kernels;
+    measured.launches.driverCalls += runs * counts.driverCalls;
+  };
+  count("first_micro_step", 1);
+  count("micro_step", measured.accumulation - 1);
+  count("update", 1);
   measured.memory = device.memoryReport();
   measured.forecastBytes = plan.info().forecast.total();
   return measured;

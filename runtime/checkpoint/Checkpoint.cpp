@@ -182,7 +182,8 @@ bool qwen::isCarriedTensor(const std::string &name,
 namespace {
 /// Findings of a load, by kind.
 struct LoadProblems {
-  std::vector<std::string> missing, wrongShape, wrongType, notFinite, extra;
+  std::vector<std::string> missing, wrongShape, wrongType, notFinite, extra,
+      uselessPrefixes;
 
   std::vector<std::string> lines() const {
     std::vector<std::string> out;
@@ -196,6 +197,7 @@ struct LoadProblems {
     add("of wrong type", wrongType);
     add("with NaN or infinity", notFinite);
     add("not in the plan", extra);
+    add("to carry by a prefix that no other tensor has", uselessPrefixes);
     return out;
   }
 };
@@ -229,10 +231,12 @@ static bool hasNonFinite(FileDType dtype, std::span<const std::byte> data) {
   return firstNonFinite(view) >= 0;
 }
 
-/// Compares what the plan wants with what the checkpoint has.
+/// Compares what the plan wants with what the checkpoint has; every value has
+/// to be read for NaN and infinities.
 static LoadProblems findProblems(const Checkpoint &checkpoint,
                                  std::span<const ParameterView> parameters,
-                                 std::span<const std::string> carryPrefixes) {
+                                 std::span<const std::string> carryPrefixes,
+                                 bool withValues) {
   LoadProblems problems;
   std::set<std::string> wanted;
   for (const ParameterView &parameter : parameters) {
@@ -248,14 +252,22 @@ static LoadProblems findProblems(const Checkpoint &checkpoint,
       problems.wrongType.push_back(
           fmt::format("{}: F64, F32, BF16 or F16 expected, file {}",
                       parameter.name, fileDTypeName(tensor->dtype)));
-    else if (hasNonFinite(tensor->dtype, storedSlice(*tensor, parameter)))
+    else if (withValues &&
+             hasNonFinite(tensor->dtype, storedSlice(*tensor, parameter)))
       problems.notFinite.push_back(parameter.name);
   }
+  std::set<std::string> useless(carryPrefixes.begin(), carryPrefixes.end());
   for (const Checkpoint::Shard &shard : checkpoint.shards())
-    for (const StoredTensor &tensor : shard.file.tensors())
-      if (!wanted.count(tensor.name) &&
-          !isCarriedTensor(tensor.name, carryPrefixes))
+    for (const StoredTensor &tensor : shard.file.tensors()) {
+      if (wanted.count(tensor.name))
+        continue;
+      if (!isCarriedTensor(tensor.name, carryPrefixes))
         problems.extra.push_back(tensor.name);
+      std::erase_if(useless, [&](const std::string &prefix) {
+        return tensor.name.starts_with(prefix);
+      });
+    }
+  problems.uselessPrefixes.assign(useless.begin(), useless.end());
   return problems;
 }
 
@@ -296,10 +308,28 @@ static Status loadParameter(const Checkpoint &checkpoint,
                                : okStatus();
 }
 
-/// Fills all parameters from tensors that fit.
-static StatusOr<LoadReport>
-fillParameters(const Checkpoint &checkpoint,
-               std::span<ParameterView> parameters) {
+static Status reportProblems(const Checkpoint &checkpoint,
+                             const LoadProblems &problems) {
+  std::vector<std::string> lines = problems.lines();
+  if (lines.empty())
+    return okStatus();
+  return dataLoss("checkpoint '{}' does not fit the plan, tensors: {}",
+                  checkpoint.directory(), fmt::join(lines, "; "));
+}
+
+Status qwen::checkLayout(const Checkpoint &checkpoint,
+                         std::span<const ParameterView> parameters,
+                         std::span<const std::string> carryPrefixes) {
+  return reportProblems(
+      checkpoint, findProblems(checkpoint, parameters, carryPrefixes, false));
+}
+
+StatusOr<LoadReport>
+qwen::loadParameters(const Checkpoint &checkpoint,
+                     std::span<ParameterView> parameters,
+                     std::span<const std::string> carryPrefixes) {
+  QWEN_RETURN_IF_ERROR(reportProblems(
+      checkpoint, findProblems(checkpoint, parameters, carryPrefixes, true)));
   LoadReport report;
   for (ParameterView &parameter : parameters) {
     const StoredTensor &tensor = *checkpoint.find(parameter.name);

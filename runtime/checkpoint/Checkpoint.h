@@ -95,13 +95,19 @@ bool isCarriedTensor(const std::string &name,
 
 /// Fills every parameter (and its master) from the checkpoint. Tensors that
 /// are missing, of a wrong shape or type, not finite, or neither wanted nor
-/// carried are reported at once, before anything is written. A value that the
-/// plan's type cannot hold is an error too.
-/// `original` points into the checkpoint afterwards where it is needed.
+/// carried are reported at once, before anything is written; so are prefixes
+/// that no tensor has. A value that the plan's type cannot hold is an error
+/// too. `original` points into the checkpoint afterwards where it is needed.
 StatusOr<LoadReport> loadParameters(const Checkpoint &checkpoint,
                                     std::span<ParameterView> parameters,
                                     std::span<const std::string> carryPrefixes,
                                     Communicator &ranks = selfCommunicator());
+
+/// The same question without looking at values or writing anything: does the
+/// checkpoint hold what the parameters and `carryPrefixes` name?
+Status checkLayout(const Checkpoint &checkpoint,
+                   std::span<const ParameterView> parameters,
+                   std::span<const std::string> carryPrefixes);
 
 /// Largest shard of a checkpoint that has no predecessor to imitate.
 inline constexpr int64_t defaultShardBytes = 5'000'000'000;

@@ -142,7 +142,7 @@ Status TokenDataset::checkMetadata(int64_t vocabSize) {
     auto it = file.metadata().find(key);
     if (it != file.metadata().end() && it->second != std::to_string(value))
       return dataLoss("metadata '{}' says {}, the tensors give {}", key,
-                      it->second, value);
+                      printable(it->second), value);
   }
   if (auto it = file.metadata().find("vocab_size");
       it != file.metadata().end()) {

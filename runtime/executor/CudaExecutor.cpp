@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/executor/CudaExecutor.h"
+#include "qwen/Plan/Scratch.h"
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/executor/CudaDevice.h"
 #include "runtime/executor/CudaLaunches.h"
@@ -95,9 +96,9 @@ private:
   MemoryReport report;
 };
 
-/// Arenas start at multiples of 256 bytes, as allocations of CUDA do.
-int64_t alignArena(uint64_t bytes) {
-  return static_cast<int64_t>((bytes + 255) / 256 * 256);
+/// From an arena of the plan to the next one in the same allocation.
+int64_t arenaStride(const plan::Arena &arena) {
+  return roundUp(static_cast<int64_t>(arena.size()), cuda::deviceAlignment);
 }
 
 /// A number of bytes in GiB, for messages.
@@ -152,14 +153,14 @@ Status CudaExecutor::allocateArenas() {
   int64_t inputBytes = 0;
   for (const plan::Arena *arena : *raw.arenas())
     if (arena->holds() == plan::BufferClass::Input)
-      inputBytes += alignArena(arena->size());
+      inputBytes += arenaStride(*arena);
   QWEN_ASSIGN_OR_RETURN(deviceInputs, allocate(inputBytes, "Input"));
   inputs.resize(deviceInputs.size());
   size_t used = 0;
   for (const plan::Arena *arena : *raw.arenas()) {
     if (arena->holds() == plan::BufferClass::Input) {
       arenas.push_back(deviceInputs.subspan(used, arena->size()));
-      used += static_cast<size_t>(alignArena(arena->size()));
+      used += static_cast<size_t>(arenaStride(*arena));
       continue;
     }
     QWEN_ASSIGN_OR_RETURN(std::span<std::byte> memory,

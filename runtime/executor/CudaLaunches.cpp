@@ -12,13 +12,6 @@
 
 using namespace qwen;
 
-/// Tables and workspaces start at multiples of this.
-static constexpr int64_t tableAlignment = 256;
-
-static int64_t alignTable(int64_t bytes) {
-  return (bytes + tableAlignment - 1) / tableAlignment * tableAlignment;
-}
-
 /// Whether kernels of a GPU run these arguments at all.
 template <typename Args>
 constexpr bool hasLaunch =
@@ -60,7 +53,7 @@ Status CudaLaunches::loadCode(const Plan &plan) {
       forEachStep(raw, [&](uint32_t, uint32_t, const plan::Step &step) {
         return visitStep(step, typeResolver(raw), [&](auto &args) {
           needsBlas |= cuda::usesBlas<std::decay_t<decltype(args)>>;
-          tableBytes += alignTable(cuda::tableBytes(args));
+          tableBytes += cuda::tableBytes(args);
           return okStatus();
         });
       }));
@@ -91,7 +84,7 @@ Status CudaLaunches::prepareArgs(Args args, CudaLaunch &launch) {
   if constexpr (requires { cuda::writeTable(args, launch.context.table); }) {
     auto bytes = static_cast<size_t>(cuda::tableBytes(args));
     launch.context.table = tables.bytes().subspan(usedTableBytes, bytes);
-    usedTableBytes += alignTable(bytes);
+    usedTableBytes += bytes;
     QWEN_RETURN_IF_ERROR(
         cudaStatus(cuda::writeTable(args, launch.context.table),
                    "cannot write the address table"));

@@ -6,6 +6,7 @@
 
 #include "runtime/executor/Executor.h"
 #include "qwen/Plan/Kernels.h"
+#include "qwen/Plan/Scratch.h"
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/executor/CpuExecutor.h"
 #ifdef QWEN_CUDA
@@ -90,7 +91,7 @@ int64_t Executor::outputSlotBytes() const {
   int64_t bytes = 0;
   for (const OutputRange &range : outputRanges)
     bytes = std::max(bytes, range.bytes());
-  return (bytes + page - 1) / page * page;
+  return roundUp(bytes, page);
 }
 
 RunTicket Executor::nextRun(int program) {

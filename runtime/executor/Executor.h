@@ -5,7 +5,7 @@
 // a graph of them: it checks nothing and allocates nothing.
 //
 //   QWEN_ASSIGN_OR_RETURN(auto executor, Executor::create(plan, {}));
-//   int microStep = *plan.findProgram("micro_step");
+//   int microStep = *plan.findProgram("first_micro_step");
 //   std::memcpy(executor->input("tokens")->data, ids, bytes);
 //   QWEN_ASSIGN_OR_RETURN(RunTicket run, executor->start(microStep));
 //   QWEN_RETURN_IF_ERROR(executor->finish(run));

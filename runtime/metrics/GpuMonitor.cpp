@@ -34,6 +34,7 @@ struct Nvml {
   int (*utilization)(NvmlDevice, NvmlUtilization *) = nullptr;
   int (*temperature)(NvmlDevice, unsigned int, unsigned int *) = nullptr;
   int (*clock)(NvmlDevice, unsigned int, unsigned int *) = nullptr;
+  int (*energy)(NvmlDevice, unsigned long long *) = nullptr; ///< millijoules
 
   Status load(const std::string &library);
 };
@@ -59,6 +60,7 @@ Status Nvml::load(const std::string &library) {
   find("nvmlDeviceGetUtilizationRates", utilization);
   find("nvmlDeviceGetTemperature", temperature);
   find("nvmlDeviceGetClockInfo", clock);
+  find("nvmlDeviceGetTotalEnergyConsumption", energy);
   if (!missing.empty())
     return makeError(StatusCode::NotFound, "{} has no {}", library, missing);
   return okStatus();
@@ -153,4 +155,11 @@ GpuMonitor::~GpuMonitor() = default;
 GpuSample GpuMonitor::latest() const {
   std::lock_guard lock(state->mutex);
   return state->sample;
+}
+
+std::optional<double> GpuMonitor::joules() const {
+  unsigned long long millijoules = 0;
+  if (state->nvml.energy(state->device, &millijoules) != 0)
+    return std::nullopt;
+  return double(millijoules) * 1e-3;
 }

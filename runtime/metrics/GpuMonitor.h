@@ -42,6 +42,9 @@ public:
 
   /// The latest answer.
   GpuSample latest() const;
+  /// Energy that the GPU has used since its driver was loaded. Asks the driver,
+  /// whose counter advances some ten times a second.
+  std::optional<double> joules() const;
 
 private:
   struct State;

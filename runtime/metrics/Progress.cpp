@@ -3,6 +3,7 @@
 #include "runtime/metrics/Progress.h"
 
 #include "runtime/support/Format.h"
+#include "runtime/support/Print.h"
 
 #include <algorithm>
 #include <array>
@@ -55,38 +56,34 @@ Progress::Progress(std::FILE *out, int64_t plainEvery)
 
 Progress::~Progress() {
   if (lineOpen)
-    fmt::print(out, "\n");
-  std::fflush(out);
+    print(out, "\n");
 }
 
 void Progress::clear() {
   if (lineOpen)
-    fmt::print(out, "\r\x1b[K");
+    print(out, "\r\x1b[K");
   lineOpen = false;
 }
 
 void Progress::step(const StepReport &report) {
   if (terminal) {
-    fmt::print(out, "\r{}\x1b[K", formatStep(report));
+    print(out, "\r{}\x1b[K", formatStep(report));
     lineOpen = true;
   } else if (first || report.step % plainEvery == 0 ||
              report.step == report.totalSteps) {
-    fmt::print(out, "{}\n", formatStep(report));
+    print(out, "{}\n", formatStep(report));
   }
   first = false;
-  std::fflush(out);
 }
 
 void Progress::line(std::string_view text) {
   clear();
-  fmt::print(out, "{}\n", text);
-  std::fflush(out);
+  print(out, "{}\n", text);
 }
 
 void Progress::activity(std::string_view text) {
   if (!terminal)
     return;
-  fmt::print(out, "\r{}\x1b[K", text);
-  std::fflush(out);
+  print(out, "\r{}\x1b[K", text);
   lineOpen = true;
 }

@@ -105,34 +105,35 @@ Status CodeTable::checkCall(const GroupArgs &args,
   const plan::CodeSymbol *symbol = find(args.symbol);
   if (!symbol)
     return dataLoss("the code has no function '{}'", printable(args.symbol));
+  std::string shown = printable(args.symbol);
   std::vector<BufferType> types(args.inputs.begin(), args.inputs.end());
   types.insert(types.end(), args.outputs.begin(), args.outputs.end());
   if (types.size() != symbol->operands()->size())
-    return dataLoss("has {} operands, '{}' takes {}", types.size(), args.symbol,
+    return dataLoss("has {} operands, '{}' takes {}", types.size(), shown,
                     symbol->operands()->size());
   if (uint64_t(args.rows) != symbol->rows())
-    return dataLoss("has {} rows, '{}' takes {}", args.rows, args.symbol,
+    return dataLoss("has {} rows, '{}' takes {}", args.rows, shown,
                     symbol->rows());
   for (size_t i = 0; i < types.size(); ++i) {
     const plan::CodeOperand &needed = *symbol->operands()->Get(i);
     uint64_t bytes = types[i].extent() * dtypeBytes(types[i].dtype);
     if (bytes != needed.bytes())
       return dataLoss("operand {} covers {} bytes, '{}' takes {}", i, bytes,
-                      args.symbol, needed.bytes());
+                      shown, needed.bytes());
     if (offsets[i] % needed.alignment() != 0)
       return dataLoss("operand {} lies at byte {}, '{}' needs a multiple of {}",
-                      i, offsets[i], args.symbol, needed.alignment());
+                      i, offsets[i], shown, needed.alignment());
   }
   const auto *sums = symbol->column_sums();
   if (!std::equal(args.columnSums.begin(), args.columnSums.end(),
                   sums ? sums->begin() : decltype(sums->begin())(),
                   sums ? sums->end() : decltype(sums->end())()))
-    return dataLoss("its column sums are not those of '{}'", args.symbol);
+    return dataLoss("its column sums are not those of '{}'", shown);
   Carver carver;
   GroupScratch scratch(carver, args);
   if (symbol->blocks() > 0 && !args.columnSums.empty() &&
       scratch.blocks != int64_t(symbol->blocks()))
     return dataLoss("has partial sums of {} blocks, '{}' runs {}",
-                    scratch.blocks, args.symbol, symbol->blocks());
+                    scratch.blocks, shown, symbol->blocks());
   return okStatus();
 }

@@ -165,7 +165,7 @@ template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
     if (std::string reason = cuda::unsupportedReason(args); !reason.empty())
       return dataLoss("no kernel for {}: {}",
                       printable(plan.target()->string_view()), reason);
-    tables += (cuda::tableBytes(args) + 255) / 256 * 256;
+    tables += cuda::tableBytes(args);
   }
   return verifyWorkspace(workspaceBytes(kind, args));
 }

@@ -14,12 +14,8 @@ using namespace qwen;
 /// type.
 template <template <typename> class Scratch, typename... Args>
 static int64_t measure(DType storage, Args... args) {
-  Carver carver;
-  if (storage == DType::F64)
-    Scratch<double>(carver, args...);
-  else
-    Scratch<float>(carver, args...);
-  return carver.bytes();
+  return storage == DType::F64 ? carvedBytes<Scratch<double>>(args...)
+                               : carvedBytes<Scratch<float>>(args...);
 }
 
 int64_t qwen::cpuWorkspaceBytes(const GemmArgs &args) {
@@ -68,9 +64,7 @@ int64_t qwen::cpuWorkspaceBytes(const FillArgs &) { return 0; }
 int64_t qwen::cpuWorkspaceBytes(const CopyArgs &) { return 0; }
 
 int64_t qwen::cpuWorkspaceBytes(const GroupArgs &args) {
-  Carver carver;
-  GroupScratch(carver, args);
-  return carver.bytes();
+  return carvedBytes<GroupScratch>(args);
 }
 
 int64_t qwen::cpuWorkspaceBytes(const GradNormArgs &args) {

@@ -1,6 +1,7 @@
 //===- CpuKernelRunner.cpp - Single launches of the CPU kernels -----------===//
 
 #include "qwen/Plan/KernelChecks.h"
+#include "qwen/Plan/Scratch.h"
 #include "qwen/Plan/Workspace.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "runtime/selfcheck/KernelRunner.h"
@@ -12,7 +13,7 @@ using namespace qwen;
 
 template <typename Args> static Status launchOnCpu(const Args &args) {
   QWEN_RETURN_IF_ERROR(checkKernel(args));
-  size_t bytes = (size_t(cpuWorkspaceBytes(args)) + 63) / 64 * 64;
+  size_t bytes = size_t(roundUp(cpuWorkspaceBytes(args), 64));
   std::unique_ptr<void, decltype(&std::free)> memory(
       std::aligned_alloc(64, std::max<size_t>(bytes, 64)), &std::free);
   if (!memory)

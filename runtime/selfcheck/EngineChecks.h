@@ -19,17 +19,17 @@ namespace qwen {
 /// then beside others with other tokens.
 StatusOr<std::vector<CheckRow>> checkIsolation(Engine &engine, uint32_t seed);
 
-/// Runs the micro-step by single launches; returns its losses.
-using PlainMicroStep = std::function<StatusOr<Buffer>()>;
+/// Runs a micro-step, the first one or a later one, by single launches; returns
+/// its losses.
+using PlainMicroStep = std::function<StatusOr<Buffer>(EngineRun::Program)>;
 
-/// Losses and gradients of the micro-step as training starts it and by single
-/// launches, for packs of one, of many and of a few documents.
+/// Losses and gradients of two micro-steps as training starts them and by
+/// single launches, for packs of one, of many and of a few documents.
 StatusOr<std::vector<CheckRow>>
 checkReplay(Engine &engine, const PlainMicroStep &plain, uint32_t seed);
 
 /// A whole step twice from the same state: losses, norm, parameters, optimizer
-/// state. Leaves the state as it found it, with gradients of zero; moments must
-/// be zero before.
+/// state. Leaves the state as it found it; moments must be zero before.
 StatusOr<std::vector<CheckRow>> checkRepeatability(Engine &engine,
                                                    uint32_t seed);
 

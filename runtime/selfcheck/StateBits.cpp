@@ -3,6 +3,7 @@
 #include "runtime/selfcheck/StateBits.h"
 
 #include "runtime/executor/Arena.h"
+#include "runtime/kernels/cpu/Parallel.h"
 #include "runtime/support/Format.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ static void mix(uint64_t &hash, uint64_t word) {
 
 /// Words in four interleaved chains, so that products need not wait for each
 /// other; what is left is padded with zeros.
-static uint64_t hashBytes(uint64_t hash, std::span<const std::byte> bytes) {
+static uint64_t hashBlock(uint64_t hash, std::span<const std::byte> bytes) {
   constexpr size_t chains = 4, block = chains * sizeof(uint64_t);
   uint64_t chain[chains] = {hash, hash + 1, hash + 2, hash + 3};
   for (size_t at = 0; at < bytes.size(); at += block) {
@@ -47,6 +48,20 @@ static uint64_t hashBytes(uint64_t hash, std::span<const std::byte> bytes) {
   }
   for (uint64_t part : chain)
     mix(hash, part);
+  return hash;
+}
+
+/// Blocks of fixed size on all threads, mixed in order.
+static uint64_t hashBytes(uint64_t hash, std::span<const std::byte> bytes) {
+  constexpr size_t blockBytes = size_t(1) << 20;
+  std::vector<uint64_t> blocks((bytes.size() + blockBytes - 1) / blockBytes);
+  cpu::parallelBlocks(
+      int64_t(bytes.size()), int64_t(blockBytes), [&](int64_t at, int64_t end) {
+        blocks[size_t(at) / blockBytes] =
+            hashBlock(hash, bytes.subspan(size_t(at), size_t(end - at)));
+      });
+  for (uint64_t block : blocks)
+    mix(hash, block);
   return hash;
 }
 

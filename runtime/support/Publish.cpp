@@ -3,11 +3,14 @@
 #include "runtime/support/Publish.h"
 
 #include "runtime/support/File.h"
+#include "runtime/support/Format.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <limits>
 #include <unistd.h>
 #include <utility>
 
@@ -100,13 +103,39 @@ Status PendingDirectory::publish() {
   return old.empty() ? okStatus() : removeDirectory(old);
 }
 
-Status qwen::checkWritableDirectory(const std::string &path) {
+/// `path`, or its nearest ancestor that is there.
+static StatusOr<fs::path> existingPart(const std::string &path) {
   std::error_code error;
   fs::path existing = fs::absolute(path, error).lexically_normal();
   if (error)
     return systemStatus("resolve", path, error.value());
   while (!fs::exists(existing, error) && existing.has_relative_path())
     existing = existing.parent_path();
+  return existing;
+}
+
+StatusOr<int64_t> qwen::checkFreeSpace(const std::string &path,
+                                       int64_t needed) {
+  QWEN_ASSIGN_OR_RETURN(fs::path existing, existingPart(path));
+  std::error_code error;
+  fs::space_info space = fs::space(existing, error);
+  if (error)
+    return systemStatus("ask for the free space of", existing.string(),
+                        error.value());
+  auto free = static_cast<int64_t>(std::min<uintmax_t>(
+      space.available, std::numeric_limits<int64_t>::max()));
+  if (needed > free)
+    return makeError(StatusCode::ResourceExhausted,
+                     "'{}': {} are needed, {} are free on its "
+                     "disk",
+                     path, formatBytes(double(needed)),
+                     formatBytes(double(free)));
+  return free;
+}
+
+Status qwen::checkWritableDirectory(const std::string &path) {
+  QWEN_ASSIGN_OR_RETURN(fs::path existing, existingPart(path));
+  std::error_code error;
   if (!fs::is_directory(existing, error))
     return invalidArgument("cannot write to '{}': '{}' is not a folder", path,
                            existing.string());

@@ -11,6 +11,7 @@
 
 #include "qwen/Support/Status.h"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,10 @@ Status ensureWritableDirectory(const std::string &path);
 /// The same question without creating anything: is `path` a writable folder,
 /// or is its nearest existing ancestor one?
 Status checkWritableDirectory(const std::string &path);
+
+/// Bytes free on the disk of `path`, which need not be there yet;
+/// ResourceExhausted where `needed` bytes do not fit.
+StatusOr<int64_t> checkFreeSpace(const std::string &path, int64_t needed);
 
 /// Removes a folder with its content; a folder that is not there is fine.
 Status removeDirectory(const std::string &path);

@@ -9,9 +9,9 @@
 #ifndef QWEN_RUNTIME_SUPPORT_VECTORLEVELS_H
 #define QWEN_RUNTIME_SUPPORT_VECTORLEVELS_H
 
-// AddressSanitizer's own start-up comes after the loader's choice.
+// A sanitizer's own start-up comes after the loader's choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&         \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define QWEN_FOR_EACH_LEVEL                                                    \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

@@ -29,17 +29,19 @@ struct EngineInputs {
 /// A program that was started. Runs are numbered in the order they started.
 struct EngineRun {
   enum class Program {
-    /// Forward and backward; adds to the gradients. Output: the loss of each
+    /// Forward and backward; overwrites the gradients. Output: the loss of each
     /// token, f32 [T], 0 where there is no label. A loss that is not finite
     /// makes gradients that are not finite.
+    FirstMicroStep,
+    /// The same, but adds to the gradients.
     MicroStep,
-    /// Norm, clipping, AdamW; zeroes the gradients. Where the norm is not
-    /// finite nothing else is written. Output f32 [4]: norm, clip, finite, 0.
+    /// Norm, clipping, AdamW. Where the norm is not finite nothing is written.
+    /// Output f32 [4]: norm, clip, finite, 0.
     Update,
     /// Forward. Output as of MicroStep.
     Evaluation,
   };
-  Program program = Program::MicroStep;
+  Program program = Program::FirstMicroStep;
   int64_t number = -1;
 };
 

@@ -21,7 +21,8 @@ StatusOr<PlanEngine> PlanEngine::create(const Plan &plan,
 
 Status PlanEngine::bindPrograms() {
   for (auto [name, index] :
-       {std::pair("micro_step", &microStepProgram),
+       {std::pair("first_micro_step", &firstMicroStepProgram),
+        std::pair("micro_step", &microStepProgram),
         std::pair("update", &updateProgram), std::pair("eval", &evalProgram)}) {
     auto found = executor->plan().findProgram(name);
     if (!found)
@@ -79,7 +80,8 @@ Status PlanEngine::checkOutputs() const {
     const char *name;
     int64_t elements;
   };
-  const Output outputs[] = {{microStepProgram, "nll", limits().tokens},
+  const Output outputs[] = {{firstMicroStepProgram, "nll", limits().tokens},
+                            {microStepProgram, "nll", limits().tokens},
                             {evalProgram, "nll", limits().tokens},
                             {updateProgram, "stats", 4}};
   for (const Output &output : outputs) {
@@ -98,6 +100,8 @@ Status PlanEngine::checkOutputs() const {
 
 int PlanEngine::indexOf(EngineRun::Program program) const {
   switch (program) {
+  case EngineRun::Program::FirstMicroStep:
+    return firstMicroStepProgram;
   case EngineRun::Program::MicroStep:
     return microStepProgram;
   case EngineRun::Program::Update:

@@ -8,7 +8,8 @@
 
 namespace qwen {
 
-/// Binds the programs `micro_step`, `update` and `eval` of a plan.
+/// Binds the programs `first_micro_step`, `micro_step`, `update` and `eval` of
+/// a plan.
 class PlanEngine final : public Engine {
 public:
   /// FailedPrecondition that names the program, input or output which a
@@ -52,11 +53,13 @@ private:
   int indexOf(EngineRun::Program program) const;
 
   std::unique_ptr<Executor> executor;
-  int microStepProgram = -1, updateProgram = -1, evalProgram = -1;
+  int firstMicroStepProgram = -1, microStepProgram = -1, updateProgram = -1,
+      evalProgram = -1;
   EngineInputs bound;
   std::vector<ParameterView> views;
   std::vector<ParameterRole> parts;
-  ProgramFlops microStepFlops, updateFlops;
+  ProgramFlops microStepFlops; ///< of the first one too
+  ProgramFlops updateFlops;
 };
 
 } // namespace qwen

@@ -32,14 +32,6 @@ double qwen::sumLosses(std::span<const int32_t> labels, const Buffer &nll) {
   return sum;
 }
 
-Status qwen::discardGradients(Engine &engine) {
-  for (const ParameterRole &role : engine.roles())
-    if (role.gradient.data)
-      QWEN_RETURN_IF_ERROR(
-          engine.memory().zero(role.gradient.data, role.gradient.bytes()));
-  return okStatus();
-}
-
 StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
                                   const TrainerOptions &options) {
   Trainer trainer(engine, data, options);
@@ -176,15 +168,21 @@ Status Trainer::fillPack(const EpochPacking &packs, int64_t pack) {
   return fillBatch(*data, documents, engine->limits(), batch);
 }
 
+/// The program of the micro-batches that a step runs: the first one overwrites
+/// the gradients, whatever is in them.
+static EngineRun::Program microStepAt(int64_t index) {
+  return index == 0 ? EngineRun::Program::FirstMicroStep
+                    : EngineRun::Program::MicroStep;
+}
+
 Status Trainer::startMicroBatches(PendingStep &step) {
   const EngineInputs &inputs = engine->inputs();
   *inputs.lossScale.as<float>() =
       static_cast<float>(1.0 / double(step.result.supervised));
-  for (int64_t pack : step.packs) {
-    QWEN_RETURN_IF_ERROR(fillPack(*packing, pack));
+  for (size_t i = 0; i < step.packs.size(); ++i) {
+    QWEN_RETURN_IF_ERROR(fillPack(*packing, step.packs[i]));
     setInputs(batch, inputs);
-    QWEN_ASSIGN_OR_RETURN(EngineRun run,
-                          startRun(EngineRun::Program::MicroStep));
+    QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(microStepAt(int64_t(i))));
     step.unread.push_back({run, batch.labels});
   }
   return okStatus();
@@ -289,17 +287,16 @@ Status Trainer::cancel() {
          "an update cannot be taken back");
   pending.clear();
   cursor = {position.step, position.epoch, position.pack};
-  QWEN_RETURN_IF_ERROR(loadEpoch());
-  return discardGradients(*engine);
+  return loadEpoch();
 }
 
-/// What a micro-batch makes NaN or infinite; empty where nothing. Its gradients
-/// are added to those that are there.
-StatusOr<std::string> Trainer::findNonFinite(int64_t pack,
+/// What micro-batch `index` of the last step makes NaN or infinite, with those
+/// before it; empty where nothing.
+StatusOr<std::string> Trainer::findNonFinite(size_t index,
                                              const EpochPacking &packs) {
-  QWEN_RETURN_IF_ERROR(fillPack(packs, pack));
+  QWEN_RETURN_IF_ERROR(fillPack(packs, last.packs[index]));
   setInputs(batch, engine->inputs());
-  QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(EngineRun::Program::MicroStep));
+  QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(microStepAt(int64_t(index))));
   QWEN_ASSIGN_OR_RETURN(Buffer nll, engine->finish(run));
   if (int64_t at = firstNonFinite(nll); at >= 0 && at < batch.used) {
     auto slot = std::upper_bound(batch.cuSeqlens.begin() + 1,
@@ -331,10 +328,9 @@ StatusOr<std::string> Trainer::explainNonFinite() {
       1.0 / double(std::max<int64_t>(last.result.supervised, 1)));
   std::string found;
   for (size_t i = 0; i < last.packs.size() && found.empty(); ++i) {
-    QWEN_ASSIGN_OR_RETURN(std::string own, findNonFinite(last.packs[i], packs));
+    QWEN_ASSIGN_OR_RETURN(std::string own, findNonFinite(i, packs));
     QWEN_ASSIGN_OR_RETURN(found, engine->ranks().firstText(own));
   }
-  QWEN_RETURN_IF_ERROR(discardGradients(*engine));
   return found.empty() ? "nothing found when the step was run again" : found;
 }
 

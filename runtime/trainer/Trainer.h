@@ -105,9 +105,9 @@ public:
   Status step(StepResult &result);
   /// Steps that were started and not finished.
   int64_t pendingSteps() const { return int64_t(pending.size()); }
-  /// Forgets the step that was started, if any, and its gradients: the state is
-  /// that after the last finished step. Its update must not have been started,
-  /// that is, no other step was pending when it was started or since.
+  /// Forgets the step that was started, if any: the state is that after the
+  /// last finished step. Its update must not have been started, that is, no
+  /// other step was pending when it was started or since.
   Status cancel();
 
   /// After a step that was not finite: runs its micro-batches again and names
@@ -151,7 +151,7 @@ private:
   Status readLosses(PendingStep &step, int64_t upTo);
   Status readStats(PendingStep &step);
   Status countStep(PendingStep &step);
-  StatusOr<std::string> findNonFinite(int64_t pack, const EpochPacking &packs);
+  StatusOr<std::string> findNonFinite(size_t index, const EpochPacking &packs);
 
   Engine *engine;
   const TokenDataset *data;
@@ -178,9 +178,6 @@ void setInputs(const Batch &batch, const EngineInputs &inputs);
 
 /// Sum of the losses of the positions that have a label, in double.
 double sumLosses(std::span<const int32_t> labels, const Buffer &nll);
-
-/// Zeroes all gradients without an update.
-Status discardGradients(Engine &engine);
 
 } // namespace qwen
 

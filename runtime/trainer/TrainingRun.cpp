@@ -254,6 +254,8 @@ StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
     QWEN_RETURN_IF_ERROR(save(/*last=*/true));
     return RunEnd::Finished;
   }
-  QWEN_RETURN_IF_ERROR(save(/*last=*/true));
+  // Before the first step there is nothing that a new run would not have.
+  if (trainer.state().step > 0)
+    QWEN_RETURN_IF_ERROR(save(/*last=*/true));
   return RunEnd::Stopped;
 }

@@ -7,7 +7,7 @@
 // MOMENT: error: option moment-type should be f32 or bf16, found 'f16'
 // MASTERS: error: option masters should be f32 or none, found 'bf16'
 // REGEX: error: option no-decay: '[' is not a regular expression: brackets ([ ]) not balanced
-// MATCH: warning: option no-decay: no parameter matches 'nothing'
+// MATCH: error: option no-decay: no parameter matches 'nothing'
 
 // expected-error@+1 {{expected parameters with gradients to optimize, found no qwen.accumulate_grad}}
 module {

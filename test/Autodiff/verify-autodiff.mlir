@@ -1,7 +1,8 @@
-// RUN: qwen-opt %s --qwen-merge-projections --qwen-autodiff --qwen-optimizer --verify-autodiff | FileCheck %s
+// RUN: qwen-opt %s --qwen-merge-projections --qwen-autodiff --qwen-first-micro-step --qwen-optimizer --verify-autodiff | FileCheck %s
 
 // The whole stage, and its promise.
 // CHECK-DAG: func.func @micro_step(
+// CHECK-DAG: func.func @first_micro_step(
 // CHECK-DAG: func.func @eval(
 // CHECK-DAG: func.func @update(
 // CHECK-NOT: func.func @forward(

@@ -1,6 +1,6 @@
 // RUN: qwen-opt %s -qwen-lower-groups-gpu -qwen-compile-groups-gpu=ptx=true | FileCheck %s
 // RUN: qwen-opt %s -qwen-lower-groups-gpu | qwen-opt -qwen-compile-groups-gpu=ptx=true | FileCheck %s
-// RUN: not qwen-opt %s -qwen-lower-groups-gpu "-qwen-compile-groups-gpu=arch=sm_1 ptx=true" 2>&1 | FileCheck %s --check-prefix=BAD
+// RUN: not qwen-opt %s -qwen-lower-groups-gpu "-qwen-compile-groups-gpu=target=sm_1 ptx=true" 2>&1 | FileCheck %s --check-prefix=BAD
 // RUN: env QWEN_NVJITLINK=/nowhere/libnvJitLink.so not qwen-opt %s -qwen-lower-groups-gpu -qwen-compile-groups-gpu 2>&1 | FileCheck %s --check-prefix=MISSING
 
 // One entry with the launch bounds; 16-byte accesses; exp2, quotient and
@@ -22,7 +22,7 @@
 // CHECK-NOT: fma
 // CHECK-SAME: st.global.v4.b32
 // CHECK-SAME: symbols = [#kernel.code_symbol<name = "f", rows = 64, operand_bytes = [65536, 65536], operand_alignments = [16, 16], column_sums = [], threads = 256, blocks = 16, shared_bytes = 0>], target = "sm_90a"}
-// BAD: error: unknown GPU architecture 'sm_1'
+// BAD: error: unknown processor 'sm_1' of nvptx64
 // MISSING: error: compiling for a GPU needs nvJitLink of the CUDA toolkit 13, looked for as /nowhere/libnvJitLink.so
 kernel.group_function @f attributes {domain = array<i64: 64, 512>, rows_per_block = 2 : i64,
     input_types = [memref<64x512xbf16>], output_types = [memref<64x512xbf16>], column_sums = array<i64>} {

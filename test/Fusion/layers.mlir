@@ -1,7 +1,7 @@
 // The kernels of whole layers, forward and backward, as imported and
 // differentiated.
 // RUN: qwen-import %models/configs/tiny.json --dtype=bf16 --tokens 128 --max-documents 4 -o - \
-// RUN:   | qwen-opt -qwen-merge-projections -qwen-autodiff -qwen-optimizer -qwen-fuse-loss -qwen-decompose \
+// RUN:   | qwen-opt -qwen-merge-projections -qwen-autodiff -qwen-first-micro-step -qwen-optimizer -qwen-fuse-loss -qwen-decompose \
 // RUN:       -qwen-normalize-shapes -cse -qwen-fuse-groups -verify-fusion \
 // RUN:   | grep -E "func.func|qwen.group|qwen.linear |qwen.matmul|qwen.*attention|qwen.gated_delta|qwen.causal" | FileCheck %s
 

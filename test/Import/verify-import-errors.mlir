@@ -192,3 +192,90 @@ module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64, qwen.mod
     return %n : tensor<8xf32>
   }
 }
+
+// -----
+
+// Boundaries that are not those of the pack: one document that leaks.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  qwen.parameter @c : tensor<4x1x4xf32> {init = "normal"}
+  func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "labels"},
+      %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+      -> (tensor<8xf32> {qwen.output = "nll"}) {
+    %w = qwen.get_parameter [@w] : tensor<16x4xf32>
+    %k = qwen.get_parameter [@c] : tensor<4x1x4xf32>
+    %x = qwen.embedding %w, %t : tensor<16x4xf32>, tensor<8xi32> -> tensor<8x4xf32>
+    %b = arith.constant dense<[0, 8, 8]> : tensor<3xi32>
+    // expected-error @+1 {{'qwen.causal_conv1d' op takes its document boundaries from arith.constant; expected the input cu_seqlens, handed on as it is}}
+    %y = qwen.causal_conv1d %x, %k, %b : tensor<8x4xf32>, tensor<4x1x4xf32>, tensor<3xi32> -> tensor<8x4xf32>
+    %n = qwen.linear_cross_entropy %y, %w, %l : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32> -> tensor<8xf32>
+    return %n : tensor<8xf32>
+  }
+}
+
+// -----
+
+// The same, one call away.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  qwen.parameter @c : tensor<4x1x4xf32> {init = "normal"}
+  func.func private @layer(%x: tensor<8x4xf32>, %k: tensor<4x1x4xf32>, %b: tensor<3xi32>) -> tensor<8x4xf32> {
+    %y = qwen.causal_conv1d %x, %k, %b : tensor<8x4xf32>, tensor<4x1x4xf32>, tensor<3xi32> -> tensor<8x4xf32>
+    return %y : tensor<8x4xf32>
+  }
+  func.func @forward(%t: tensor<8xi32> {qwen.input = "tokens"}, %l: tensor<8xi32> {qwen.input = "labels"},
+      %p: tensor<8xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+      -> (tensor<8xf32> {qwen.output = "nll"}) {
+    %w = qwen.get_parameter [@w] : tensor<16x4xf32>
+    %k = qwen.get_parameter [@c] : tensor<4x1x4xf32>
+    %x = qwen.embedding %w, %t : tensor<16x4xf32>, tensor<8xi32> -> tensor<8x4xf32>
+    %b = arith.constant dense<[0, 8, 8]> : tensor<3xi32>
+    // expected-error @+1 {{'func.call' op takes its document boundaries from arith.constant}}
+    %y = call @layer(%x, %k, %b) : (tensor<8x4xf32>, tensor<4x1x4xf32>, tensor<3xi32>) -> tensor<8x4xf32>
+    %n = qwen.linear_cross_entropy %y, %w, %l : tensor<8x4xf32>, tensor<16x4xf32>, tensor<8xi32> -> tensor<8xf32>
+    return %n : tensor<8xf32>
+  }
+}
+
+// -----
+
+// Another input of the right type: two documents and three tokens.
+module attributes {qwen.tokens = 3 : i64, qwen.max_documents = 2 : i64} {
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal"}
+  qwen.parameter @c : tensor<4x1x4xf32> {init = "normal"}
+  func.func private @layer(%x: tensor<3x4xf32>, %k: tensor<4x1x4xf32>, %b: tensor<3xi32>) -> tensor<3x4xf32> {
+    %y = qwen.causal_conv1d %x, %k, %b : tensor<3x4xf32>, tensor<4x1x4xf32>, tensor<3xi32> -> tensor<3x4xf32>
+    return %y : tensor<3x4xf32>
+  }
+  // expected-error @+1 {{'func.func' op argument 2 is used as document boundaries, which must be the input cu_seqlens}}
+  func.func @forward(%t: tensor<3xi32> {qwen.input = "tokens"}, %l: tensor<3xi32> {qwen.input = "labels"},
+      %p: tensor<3xi32> {qwen.input = "positions"}, %c: tensor<3xi32> {qwen.input = "cu_seqlens"})
+      -> (tensor<3xf32> {qwen.output = "nll"}) {
+    %w = qwen.get_parameter [@w] : tensor<16x4xf32>
+    %k = qwen.get_parameter [@c] : tensor<4x1x4xf32>
+    %x = qwen.embedding %w, %t : tensor<16x4xf32>, tensor<3xi32> -> tensor<3x4xf32>
+    %y = call @layer(%x, %k, %p) : (tensor<3x4xf32>, tensor<4x1x4xf32>, tensor<3xi32>) -> tensor<3x4xf32>
+    %n = qwen.linear_cross_entropy %y, %w, %l : tensor<3x4xf32>, tensor<16x4xf32>, tensor<3xi32> -> tensor<3xf32>
+    return %n : tensor<3xf32>
+  }
+}
+
+// -----
+
+// A sliding window, which no kernel has.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  func.func private @f(%q: tensor<8x2x4xf32>, %c: tensor<3xi32>) -> tensor<8x2x4xf32> {
+    // expected-error @+1 {{'qwen.attention' op has no attribute 'sliding_window'; it has scale}}
+    %o, %lse = qwen.attention %q, %q, %q, %c {scale = 0.5 : f64, sliding_window = 4 : i64}
+        : tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<8x2x4xf32>, tensor<3xi32> -> tensor<8x2x4xf32>, tensor<8x2xf32>
+    return %o : tensor<8x2x4xf32>
+  }
+}
+
+// -----
+
+// A frozen parameter.
+module attributes {qwen.tokens = 8 : i64, qwen.max_documents = 2 : i64} {
+  // expected-error @+1 {{'qwen.parameter' op has no attribute 'frozen'; it has}}
+  qwen.parameter @w : tensor<16x4xf32> {init = "normal", frozen = true}
+}

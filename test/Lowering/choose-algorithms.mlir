@@ -11,6 +11,9 @@ func.func @products(%x: memref<64x32xbf16>, %w: memref<48x32xbf16>, %y: memref<6
   kernel.gemm ins(%x, %w : memref<64x32xbf16>, memref<48x32xbf16>) addend(%y : memref<64x48xbf16>) outs(%y : memref<64x48xbf16>) {transpose_b = true}
   // CHECK: kernel.gemm {{.*}} {accumulate = true, algorithm = array<i64: 66, 1, 2, 3, 4, 5, 6, 7, 8>, transpose_a = true}
   kernel.gemm ins(%y, %x : memref<64x48xbf16>, memref<64x32xbf16>) outs(%dw : memref<48x32xf32>) {transpose_a = true, accumulate = true}
+  // One that overwrites a gradient has the algorithm of those that add to it.
+  // CHECK: kernel.gemm {{.*}} {algorithm = array<i64: 66, 1, 2, 3, 4, 5, 6, 7, 8>, transpose_a = true}
+  kernel.gemm ins(%y, %x : memref<64x48xbf16>, memref<64x32xbf16>) outs(%dw : memref<48x32xf32>) {transpose_a = true}
   return
 }
 

@@ -1,14 +1,14 @@
 // Whole models lower without a copy, in every dtype, fused or not; a stage
 // leaves kernel calls only.
 // RUN: qwen-import %models/configs/tiny.json --dtype=bf16 --logits --tokens 128 --max-documents 4 -o %t.bf16.mlir
-// RUN: qwen-opt %t.bf16.mlir -qwen-merge-projections -qwen-autodiff -qwen-optimizer -qwen-fuse-loss -qwen-decompose \
+// RUN: qwen-opt %t.bf16.mlir -qwen-merge-projections -qwen-autodiff -qwen-first-micro-step -qwen-optimizer -qwen-fuse-loss -qwen-decompose \
 // RUN:     -qwen-normalize-shapes -cse -o %t.parts.mlir
 // RUN: qwen-opt %t.parts.mlir -qwen-fuse-groups -verify-fusion -qwen-lower-to-kernels -verify-lowering -o %t.fused.mlir
 // RUN: FileCheck %s --input-file=%t.fused.mlir --check-prefixes=CHECK,FUSED
 // RUN: qwen-opt %t.parts.mlir -qwen-fuse-groups=fuse=false -verify-fusion -qwen-lower-to-kernels -verify-lowering \
 // RUN:   | FileCheck %s
 // RUN: qwen-import %models/configs/tiny-untied-1to3.json --dtype=f64 --tokens 128 --max-documents 4 -o %t.f64.mlir
-// RUN: qwen-opt %t.f64.mlir -qwen-merge-projections -qwen-autodiff -qwen-optimizer -qwen-fuse-loss -qwen-decompose \
+// RUN: qwen-opt %t.f64.mlir -qwen-merge-projections -qwen-autodiff -qwen-first-micro-step -qwen-optimizer -qwen-fuse-loss -qwen-decompose \
 // RUN:     -qwen-normalize-shapes -cse -qwen-fuse-groups -verify-fusion -qwen-lower-to-kernels -verify-lowering \
 // RUN:   | FileCheck %s --check-prefix=F64
 

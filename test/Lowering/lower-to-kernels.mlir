@@ -112,6 +112,11 @@ func.func private @layer_backward(%dy: tensor<8x4xf32>) -> (tensor<4xf32>, tenso
   }
   return %dn, %dx : tensor<4xf32>, tensor<8x4xf32>
 }
+// Its copy for a caller that overwrites keeps the name.
+// CHECK-LABEL: func.func private @layer_backward_0
+// CHECK-SAME: %[[DN:[a-z0-9]+]]: memref<4xf32>, %[[DX:[a-z0-9]+]]: memref<8x4xf32>)
+// CHECK-SAME: attributes {qwen.specializes = "layer_backward"}
+// CHECK: kernel.group @colsum ins(%{{.*}}) outs(%[[DN]], %[[DX]] : memref<4xf32>, memref<8x4xf32>) {column_sums = array<i64: 0>, flops_per_row = 8 : i64
 // CHECK-LABEL: func.func @gradients
 // CHECK: %[[G:.*]] = kernel.storage gradient [@n] : memref<4xf32>
 // CHECK: %[[T:.*]] = memref.alloc() {qwen.name = "layer_backward.1"}
@@ -124,6 +129,25 @@ func.func @gradients(%dy: tensor<8x4xf32>, %dz: tensor<8x8xf32>) attributes {qwe
   qwen.accumulate_grad [@n], %dn : tensor<4xf32>
   %dw = qwen.matmul %dz, %dx {transpose_a} : tensor<8x8xf32>, tensor<8x4xf32> -> tensor<8x4xf32>
   qwen.accumulate_grad [@a, @b], %dw : tensor<8x4xf32>
+  return
+}
+
+// The same where they overwrite.
+// CHECK-LABEL: func.func @first_gradients
+// CHECK: %[[G:.*]] = kernel.storage gradient [@n] : memref<4xf32>
+// CHECK: %[[T:.*]] = memref.alloc() {qwen.name = "layer_backward.1"}
+// CHECK: call @layer_backward_0(%{{.*}}, %[[G]], %[[T]]) : (memref<8x4xf32>, memref<4xf32>, memref<8x4xf32>) -> ()
+// CHECK: %[[S:.*]] = kernel.storage gradient [@a, @b] : memref<8x4xf32>
+// CHECK: kernel.gemm ins(%{{.*}}, %[[T]] : {{.*}}) outs(%[[S]] : memref<8x4xf32>) {transpose_a = true}
+// CHECK: call @layer_backward(%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK-NEXT: return
+func.func @first_gradients(%dy: tensor<8x4xf32>, %dz: tensor<8x8xf32>) attributes {qwen.program} {
+  %dn, %dx = call @layer_backward(%dy) : (tensor<8x4xf32>) -> (tensor<4xf32>, tensor<8x4xf32>)
+  qwen.accumulate_grad [@n], %dn {overwrite} : tensor<4xf32>
+  %dw = qwen.matmul %dz, %dx {transpose_a} : tensor<8x8xf32>, tensor<8x4xf32> -> tensor<8x4xf32>
+  qwen.accumulate_grad [@a, @b], %dw {overwrite} : tensor<8x4xf32>
+  %again, %unused = call @layer_backward(%dx) : (tensor<8x4xf32>) -> (tensor<4xf32>, tensor<8x4xf32>)
+  qwen.accumulate_grad [@n], %again : tensor<4xf32>
   return
 }
 

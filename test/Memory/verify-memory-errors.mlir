@@ -71,3 +71,20 @@ module attributes {qwen.memory = {activation = 128 : i64}} {
     return
   }
 }
+
+// -----
+
+module attributes {qwen.memory = {activation = 0 : i64}} {
+  qwen.parameter @w : tensor<4xf32> {init = "one"}
+  qwen.parameter @v : tensor<4xf32> {init = "one"}
+  func.func @first_micro_step(%x: memref<4xf32> {qwen.input = "x", qwen.offset = 0 : i64}) attributes {qwen.program} {
+    %w = kernel.storage gradient [@w] : memref<4xf32>
+    %v = kernel.storage gradient [@v] : memref<4xf32>
+    %again = kernel.storage gradient [@w] : memref<4xf32>
+    kernel.copy ins(%x : memref<4xf32>) outs(%w : memref<4xf32>)
+    kernel.copy ins(%x : memref<4xf32>) outs(%v : memref<4xf32>)
+    // expected-error @+1 {{'kernel.copy' op overwrites the gradient of 'w', which a launch before has used}}
+    kernel.copy ins(%x : memref<4xf32>) outs(%again : memref<4xf32>)
+    return
+  }
+}

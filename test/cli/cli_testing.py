@@ -96,6 +96,19 @@ def write_raw_safetensors(path, header, data):
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def with_small_disk(folder, size, call):
+    """The call, run where `folder` is a file system of `size` of its own;
+    nothing where this machine lets no user have one."""
+    prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+              f'mount -t tmpfs -o size={size} none "$0" && exec "$@"',
+              str(folder)]
+    try:
+        tried = subprocess.run([*prefix, "true"], capture_output=True)
+    except FileNotFoundError:
+        return None
+    return None if tried.returncode else [*prefix, *call]
+
+
 def snapshot(folder):
     """Content hash of every file below a folder; folders have None."""
     result = {}
@@ -106,12 +119,21 @@ def snapshot(folder):
     return result
 
 
+def _make_folder(cleanup):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
+    cleanup(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class CliTest(unittest.TestCase):
-    """A test with a folder of its own."""
+    """A test with a folder of its own, and one that its class shares."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = _make_folder(cls.addClassCleanup)
 
     def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.folder = _make_folder(self.addCleanup)
 
     def run_good(self, tool, *arguments, cwd=None):
         done = run(tool, *arguments, cwd=cwd or self.folder)

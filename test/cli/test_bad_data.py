@@ -1,8 +1,5 @@
 """qwenrun refuses token files that are broken or do not fit the plan."""
 
-import pathlib
-import shutil
-import tempfile
 import unittest
 
 import numpy as np
@@ -15,8 +12,7 @@ class BadData(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb")
         cls.good = token_tensors([20, 30, 40])
         write_tokens(cls.shared / "good", cls.good)

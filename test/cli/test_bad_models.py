@@ -1,10 +1,9 @@
 """qwenc refuses every kind of broken model with one located line, no plan."""
 
-import pathlib
+import os
 import re
 import shutil
 import subprocess
-import tempfile
 import unittest
 
 from cli_testing import CliTest, build_model, command, run
@@ -14,8 +13,7 @@ class BadModels(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_model(cls.shared / "good.mlir")
         cls.model = (cls.shared / "good.mlir").read_text()
 
@@ -199,6 +197,59 @@ class BadModels(CliTest):
                     r"tensor<9xi32>", r"\1\2")
                 self.refused(text, f"qwen.{op}")
 
+    def test_document_boundaries_that_are_not_those_of_the_pack(self):
+        mine = ("%mine = arith.constant dense<[0, 64, 64, 64, 64, 64, 64, 64, "
+                "64]> : tensor<9xi32>\n    ")
+        for op in ("causal_conv1d", "gated_delta", "attention"):
+            with self.subTest(op=op):
+                text = self.edited(
+                    rf"^    (%[^\n]* = qwen\.{op} [^:{{]*), %cu_seqlens",
+                    "    " + mine + r"\1, %mine")
+                self.refused(text, f"qwen.{op}", "arith.constant",
+                             "cu_seqlens")
+        # Handed to a layer.
+        self.refused(self.edited(
+            r"^    (%layer0 = call @gdn_layer\(%embedding), %cu_seqlens",
+            "    " + mine + r"\1, %mine"), "func.call", "arith.constant")
+        self.refused(self.edited('"cu_seqlens"', '"boundaries"'),
+                     "cu_seqlens")
+
+    def test_positions_are_one_row(self):
+        """Rows as in multimodal models are no batch: one row, or an error."""
+        for rows in ("3x", "1x"):
+            text = self.edited(r"%positions: tensor<64xi32>",
+                               f"%positions: tensor<{rows}64xi32>")
+            text = text.replace(": tensor<64xi32> -> tensor<64x4xf32>",
+                                f": tensor<{rows}64xi32> -> tensor<64x4xf32>")
+            self.refused(text, f"{rows}64xi32", "[tokens]")
+
+    def test_forms_of_attention_that_do_not_exist(self):
+        """An attribute that nothing looks at would be dropped silently."""
+        for attribute in ("sliding_window = 32 : i64", "softcap = 30.0 : f64"):
+            with self.subTest(attribute=attribute):
+                self.refused(
+                    self.edited(r"(qwen\.attention .*\{scale = [^}]*)\}",
+                                rf"\1, {attribute}}}"),
+                    "qwen.attention", attribute.split()[0], "it has scale")
+        self.refused(
+            self.edited(r"^    %heads = qwen\.reshape",
+                        "    %index = qwen.indexer %x : tensor<64x128xf32>\n"
+                        "    %heads = qwen.reshape"), "qwen.indexer")
+
+    def test_one_line_for_a_fault_in_forward_and_backward(self):
+        """No kernel of the GPU takes heads of 16, in either kind of layer."""
+        (self.folder / "model.mlir").write_text(self.model)
+        done = run("qwenc", "model.mlir", "-o", "plan.fb", "--target=sm_90a",
+                   cwd=self.folder)
+        self.assertEqual(done.returncode, 1)
+        lines = done.stderr.splitlines()
+        places = [line.split(": ")[0] for line in lines]
+        self.assertEqual(len(set(places)), len(places), done.stderr)
+        for op in ("kernel.gated_delta", "kernel.attention"):
+            self.assertEqual(
+                sum(f"'{op}'" in line for line in lines), 1, done.stderr)
+        self.assertIn("expected", lines[0])
+
     def test_document_boundaries_of_another_dtype(self):
         # In both kinds of layers.
         self.refused(self.edited(r"tensor<9xi32>", "tensor<9xf32>", count=0),
@@ -225,6 +276,25 @@ class BadModels(CliTest):
         self.run_bad("qwenc", good, "-o", "none/plan.fb", says="none/plan.fb")
         (self.folder / "folder").mkdir()
         self.run_bad("qwenc", good, "-o", "folder", says="folder")
+
+    def test_model_is_not_overwritten_by_its_plan(self):
+        shutil.copy(self.shared / "good.mlir", self.folder / "model.mlir")
+        (self.folder / "link").symlink_to("model.mlir")
+        for output in ("model.mlir", "link"):
+            self.run_bad("qwenc", "model.mlir", "-o", output, says=output)
+
+    def test_help_shows_the_options_of_this_tool(self):
+        text = self.run_good("qwenc", "--help").stdout
+        self.assertIn("--recompute", text)
+        self.assertLess(len(text.splitlines()), 60)
+
+    def test_closed_streams(self):
+        """The plan must not get the number of the standard output."""
+        done = subprocess.run(
+            command("qwenc", self.shared / "good.mlir", "-o", "plan.fb"),
+            cwd=self.folder, timeout=240, preexec_fn=lambda: os.close(1))
+        self.assertEqual(done.returncode, 0)
+        self.run_good("qwen-plan", "plan.fb", "--summary")
 
     def test_full_disk(self):
         good = self.shared / "good.mlir"
@@ -256,6 +326,8 @@ class BadModels(CliTest):
             (("--remarks=all",), "all"),
             (("--stop-after=linking",), "linking"),
             (("--no-decay=(",), "("),
+            (("--no-decay=nosuch",), "no parameter matches 'nosuch'"),
+            (("--tuning=table.txt",), "--tuning is for"),
             (("another.mlir",), "positional"),
         ):
             with self.subTest(arguments=arguments):

@@ -1,9 +1,6 @@
 """qwenrun and qwen-plan refuse plans that are cut, changed or not for them."""
 
-import pathlib
 import random
-import shutil
-import tempfile
 import unittest
 
 from cli_testing import CliTest, build_plan, run, token_tensors, write_tokens
@@ -27,8 +24,7 @@ class BadPlans(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "good.fb")
         cls.plan = (cls.shared / "good.fb").read_bytes()
         cls.body = cls.plan[:-TRAILER]

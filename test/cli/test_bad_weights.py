@@ -1,10 +1,8 @@
 """qwenrun refuses checkpoints that are cut, lie, or do not fit the plan."""
 
 import json
-import pathlib
 import shutil
 import struct
-import tempfile
 import unittest
 
 from cli_testing import (GOLDEN, TIED, UNTIED, CliTest, build_plan,
@@ -21,8 +19,7 @@ class BadWeights(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb", config=cls.config)
         write_tokens(cls.shared / "data", token_tensors([20, 30]))
 

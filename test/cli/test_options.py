@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import shutil
-import tempfile
 import unittest
 
 from cli_testing import (GOLDEN, SOURCE, TIED, CliTest, build_plan,
@@ -18,8 +16,7 @@ class WithPlan(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb")
 
     def setUp(self):
@@ -37,7 +34,6 @@ class CommandLine(WithPlan):
     def test_unknown_and_malformed(self):
         for extra, says in (
             (("--bogus",), "--bogus"),
-            (("--lrr", "1"), "--lrr"),
             (("other.fb",), "other.fb"),
             (("--lr", "fast"), "fast"),
             (("--lr", "-1"), "--lr"),
@@ -59,10 +55,21 @@ class CommandLine(WithPlan):
             (("--keep", "0"), "--keep"),
             (("--threads", "-1"), "--threads"),
             (("--threads", "4097"), "--threads"),
-            (("--save-every", "99999999999999999999"), "at most"),
+            (("--save-every", "99999999999999999999"), "1000000000"),
+            (("--lrr", "1"), "did you mean --lr?"),
+            (("--eval-every", "3"), "--eval-every needs --eval"),
         ):
             with self.subTest(extra=extra):
                 self.run_bad("qwenrun", *GOOD, *extra, says=says)
+
+    def test_options_of_a_gpu_need_a_plan_for_one(self):
+        for extra in (("--device", "1"), ("--wait-each-launch",)):
+            self.run_bad("qwenrun", *GOOD, *extra, says=(extra[0], "x86-64-v3"))
+
+    def test_warm_up_longer_than_the_run_is_said(self):
+        done = self.run_good("qwenrun", *GOOD, "--warmup", "100", "--dry-run")
+        self.assertIn("warning: a warm-up of 100 steps in a run of 1",
+                      done.stdout)
 
     def test_missing_value(self):
         self.run_bad("qwenrun", *GOOD, "--lr", says="--lr")
@@ -213,6 +220,12 @@ class Import(CliTest):
                 if "-o" not in arguments:
                     arguments += ("-o", "model.mlir")
                 self.run_bad("qwen-import", CONFIG, *arguments, says=says)
+
+    def test_config_is_not_overwritten_by_the_model(self):
+        shutil.copy(CONFIG, self.folder / "config.json")
+        self.run_bad("qwen-import", "config.json", "--tokens", 64,
+                     "--max-documents", 8, "-o", "config.json",
+                     says="config.json")
 
     def test_full_disk(self):
         self.run_into_full_disk("qwen-import", CONFIG, "--tokens", 64,

@@ -4,20 +4,21 @@ import fcntl
 import json
 import math
 import os
-import pathlib
+import re
 import resource
 import shutil
 import signal
 import subprocess
-import tempfile
+import time
 import unittest
 
 import numpy as np
 from safetensors.numpy import load_file
 
 from cli_testing import (GOLDEN, SOURCE, TIED, TOKENS, UNTIED, CliTest,
-                         build_plan, command, environment, run, snapshot,
-                         token_tensors, write_tokens)
+                         build_plan, command, environment,
+                         read_raw_safetensors, run, snapshot, token_tensors,
+                         with_small_disk, write_tokens)
 
 try:
     from tensorboard.backend.event_processing import event_accumulator
@@ -39,8 +40,7 @@ class Training(CliTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="qwen-cli-"))
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        super().setUpClass()
         build_plan(cls.shared / "plan.fb", *cls.flags, dtype=cls.dtype)
         write_tokens(cls.shared / "train", token_tensors(LENGTHS))
         write_tokens(cls.shared / "eval", token_tensors([10, 60], seed=2))
@@ -298,6 +298,177 @@ class Interrupted(Training):
         self.assertIn("checkpoint not saved", done.stderr)
         self.assertEqual([name for name in snapshot(self.folder)
                           if "checkpoint" in name or ".tmp" in name], [])
+
+
+    def test_disk_that_fills_up_keeps_the_last_good_checkpoint(self):
+        """Room for one checkpoint and a half."""
+        (self.folder / "disk").mkdir()
+        # The disk is gone with the process: look at it from inside.
+        inside = with_small_disk(
+            self.folder / "disk", "5m",
+            ["sh", "-c", '"$@"; echo "exit $?"; cd disk/out && ls -A && '
+             'ls checkpoint-2', "-",
+             *command("qwenrun", *self.arguments(
+                 "--steps", 6, "--save-every", 2, out="disk/out"))])
+        if inside is None:
+            self.skipTest("no file system of one's own here")
+        done = subprocess.run(inside, cwd=self.folder, env=environment(),
+                              capture_output=True, text=True, timeout=240)
+        self.assertIn("saved disk/out/checkpoint-2", done.stdout)
+        self.assertRegex(done.stdout, "warning: checkpoint of step 4 not "
+                         "saved: .*No space left on device")
+        self.assertIn("step 6/6", done.stdout)
+        self.assertIn("exit 1\n", done.stdout)
+        self.assertEqual(
+            set(done.stdout.split("exit 1\n")[1].split()),
+            {".lock", "checkpoint-2", "metrics.jsonl", "tensorboard",
+             *CHECKPOINT_FILES})
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("checkpoint not saved", done.stderr)
+
+    def test_disk_too_small_for_a_checkpoint_is_refused_at_the_start(self):
+        (self.folder / "disk").mkdir()
+        call = with_small_disk(
+            self.folder / "disk", "2m",
+            command("qwenrun", *self.arguments("--steps", 6,
+                                               out="disk/out")))
+        if call is None:
+            self.skipTest("no file system of one's own here")
+        done = subprocess.run(call, cwd=self.folder, env=environment(),
+                              capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("are needed", done.stderr)
+        self.assertNotIn("step 1/", done.stdout)
+
+    def test_killed_while_saving(self):
+        """Killed at any moment of a save: the run goes on from a checkpoint
+        that is whole."""
+        for delay in (0.0, 0.002, 0.005, 0.01):
+            process, output = self.start("--save-every", 1)
+            with output:
+                for line in output:
+                    if line.startswith("step 4/"):
+                        break
+                time.sleep(delay)
+                process.kill()
+                output.read()
+            process.wait(timeout=240)
+            done = self.train("--steps", 6, "--resume", init=False)
+            self.assertIn("resuming from 'out/checkpoint-", done.stdout)
+            self.assertNotIn("passing over", done.stdout)
+            self.assertEqual(
+                [name for name in snapshot(self.folder / "out")
+                 if ".tmp" in name or ".old" in name], [])
+            shutil.rmtree(self.folder / "out")
+
+
+class SameBits(Training):
+
+    def test_runs_of_the_same_seed_are_equal(self):
+        for out in ("a", "b"):
+            self.train("--steps", 6, out=out)
+        self.train("--steps", 6, "--threads", 2, out="c")
+        expected = snapshot(self.folder / "a" / "checkpoint-6")
+        for out in ("b", "c"):
+            self.assertEqual(snapshot(self.folder / out / "checkpoint-6"),
+                             expected)
+
+
+class WhatMoves(CliTest):
+    """Which tensors a run changes, and what it says of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        build_plan(cls.shared / "plan.fb")
+        write_tokens(cls.shared / "data", token_tensors(LENGTHS))
+
+    def moved(self, *options):
+        """Names of the tensors that three steps change."""
+        weights = GOLDEN / TIED / "checkpoint"
+        self.run_good("qwenrun", self.shared / "plan.fb", "--weights", weights,
+                      "--data", self.shared / "data", "--out", "out",
+                      "--steps", 3, "--schedule", "constant", *options)
+        before = load_file(weights / "model.safetensors")
+        after = load_file(self.folder / "out" / "checkpoint-3" /
+                          "model.safetensors")
+        return {name for name in before
+                if not np.array_equal(before[name], after[name])}, set(before)
+
+    def test_decay_alone_leaves_norms_and_gates(self):
+        """An epsilon that large leaves nothing of the gradients."""
+        moved, every = self.moved("--lr", "1e-2", "--weight-decay", "0.1",
+                                  "--eps", "1e30")
+        kept = {name for name in every
+                if "norm" in name or name.endswith(("A_log", "dt_bias"))}
+        self.assertEqual(moved, every - kept)
+        self.assertGreater(len(kept), 0)
+
+    def test_every_tensor_moves(self):
+        moved, every = self.moved("--lr", "1e-3", "--weight-decay", "0")
+        self.assertEqual(moved, every)
+
+    def test_gates_move_by_less_than_bf16_can_show(self):
+        """A_log and dt_bias are float32 in the plan and on the disk, whatever
+        the type of the model."""
+        weights = GOLDEN / UNTIED / "checkpoint"
+        build_plan(self.folder / "bf16.fb", "--masters=none", config=UNTIED,
+                   dtype="bf16")
+        self.run_good("qwenrun", "bf16.fb", "--weights", weights, "--data",
+                      self.shared / "data", "--out", "out", "--steps", 1,
+                      "--lr", "1e-6", "--schedule", "constant")
+
+        def gates(folder):
+            found = {}
+            for path in folder.glob("model*.safetensors"):
+                header, data = read_raw_safetensors(path)
+                for name, entry in header.items():
+                    if name.endswith("A_log"):
+                        begin, end = entry["data_offsets"]
+                        self.assertEqual(entry["dtype"], "F32")
+                        found[name] = np.frombuffer(data[begin:end], "<f4")
+            return found
+
+        before = gates(weights)
+        after = gates(self.folder / "out" / "checkpoint-1")
+        self.assertEqual(set(after), set(before))
+        self.assertGreater(len(before), 0)
+        for name, values in before.items():
+            change = np.abs(after[name] - values)
+            self.assertGreater(change.max(), 0, name)
+            self.assertLess((change / np.abs(values)).max(), 2**-9, name)
+
+    def test_parameter_that_the_loss_does_not_reach(self):
+        text = (self.shared / "plan.mlir").read_text()
+        (self.folder / "more.mlir").write_text(text.replace(
+            "  func.func",
+            "  qwen.parameter @model.extra.weight : tensor<8x8xf32> "
+            '{init = "one"}\n  func.func', 1))
+        self.assertIn("'@model.extra.weight' does not influence the loss",
+                      self.run_good("qwenc", "more.mlir", "-o",
+                                    "more.fb").stderr)
+        done = self.run_good("qwenrun", "more.fb", "--init", "random",
+                             "--data", self.shared / "data", "--out", "out",
+                             "--dry-run")
+        self.assertIn("not trained: 1 tensors: model.extra.weight",
+                      done.stdout)
+        self.assertEqual(done.stdout.count("model.extra.weight"), 1)
+
+    def test_casts_and_norm_conventions_are_reported(self):
+        """Norms of 1 + w have means near 0, the gated ones near 1."""
+        build_plan(self.folder / "bf16.fb", dtype="bf16")
+        done = self.run_good(
+            "qwenrun", "bf16.fb", "--weights", GOLDEN / TIED / "checkpoint",
+            "--data", self.shared / "data", "--out", "out", "--steps", 1)
+        # A_log and dt_bias stay in float32.
+        self.assertRegex(done.stdout, r"55 tensors from .*; 49 cast F32 -> "
+                         r"bf16 \(")
+        zero, one = re.search(
+            r"norms of 1 \+ w: mean (\S+) over 11 tensors; gated norms: mean "
+            r"(\S+) over 3 tensors", done.stdout).groups()
+        self.assertAlmostEqual(float(zero), 0, delta=0.2)
+        self.assertAlmostEqual(float(one), 1, delta=0.2)
 
 
 class RoundTrip(CliTest):

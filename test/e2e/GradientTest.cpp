@@ -1,8 +1,8 @@
 //===- GradientTest.cpp - The whole step against differences --------------===//
 //
 // Compiles models in float64 and holds the gradient of every parameter, as
-// micro_step leaves it, against central differences of the loss that program
-// eval computes. One value-head group of 1, 2 and 3 each.
+// first_micro_step leaves it, against central differences of the loss that
+// program eval computes. One value-head group of 1, 2 and 3 each.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ public:
   explicit Float64Model(std::unique_ptr<Executor> made)
       : executor(std::move(made)) {
     eval = *executor->plan().findProgram("eval");
-    microStep = *executor->plan().findProgram("micro_step");
+    firstMicroStep = *executor->plan().findProgram("first_micro_step");
   }
 
   std::span<const PlanParameter> parameters() const {
@@ -75,7 +75,7 @@ public:
       sum += value;
     return sum * scale;
   }
-  void run() { run(microStep); }
+  void run() { run(firstMicroStep); }
 
   /// A number in (-1, 1).
   static double uniform(Generator &generator) {
@@ -93,7 +93,7 @@ private:
   }
 
   std::unique_ptr<Executor> executor;
-  int eval = -1, microStep = -1;
+  int eval = -1, firstMicroStep = -1;
   double scale = 0;
 };
 

@@ -53,7 +53,7 @@ protected:
   }
 
   Result run(const Batch &pack) {
-    model->zeroGradients();
+    model->beginStep();
     Result result;
     result.nll = model->microStep(pack, 1.0f / 64);
     result.gradients = model->gradients();

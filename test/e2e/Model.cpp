@@ -22,7 +22,8 @@ StatusOr<Model> Model::create(const Plan &plan, int threads) {
 
 StatusOr<Model> Model::create(const Plan &plan,
                               const ExecutorOptions &options) {
-  for (const char *program : {"micro_step", "update", "eval"})
+  for (const char *program :
+       {"first_micro_step", "micro_step", "update", "eval"})
     if (!plan.findProgram(program))
       return makeError(StatusCode::Internal, "the plan has no program '{}'",
                        program);
@@ -141,7 +142,11 @@ std::vector<float> Model::outputOf(int program, const char *name) const {
 
 std::vector<float> Model::microStep(const Batch &pack, float lossScale) {
   setInput("loss_scale", &lossScale, sizeof(lossScale));
-  return outputOf(runOn("micro_step", pack), "nll");
+  if (isFirst)
+    poisonGradients();
+  const char *program = isFirst ? "first_micro_step" : "micro_step";
+  isFirst = false;
+  return outputOf(runOn(program, pack), "nll");
 }
 
 std::vector<float> Model::evaluate(const Batch &pack) {
@@ -157,6 +162,7 @@ std::array<float, 4> Model::update(const std::array<float, 8> &hyper,
   setInput("hyper", hyper.data(), sizeof(hyper));
   const int32_t rng[2] = {1, step};
   setInput("rng", rng, sizeof(rng));
+  isFirst = true;
   int program = *executor->plan().findProgram("update");
   Status status = executor->run(program);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -168,10 +174,15 @@ std::array<float, 4> Model::update(const std::array<float, 8> &hyper,
   return result;
 }
 
-void Model::zeroGradients() {
+void Model::poisonGradients() {
   for (int i = 0; i < int(executor->plan().parameters().size()); ++i) {
     Buffer gradient = executor->gradient(i);
-    Status status = executor->memory().zero(gradient.data, gradient.bytes());
+    if (!gradient.data)
+      continue;
+    // All bits set is a NaN of every type.
+    std::vector<std::byte> bytes(size_t(gradient.bytes()), std::byte(0xff));
+    Status status = executor->memory().copyToDevice(gradient.data, bytes.data(),
+                                                    gradient.bytes());
     EXPECT_TRUE(status.ok()) << status.message();
   }
 }

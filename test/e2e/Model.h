@@ -42,17 +42,20 @@ public:
   /// products over tokens, or sums over the tokens of an id.
   std::vector<std::string> matrices() const;
 
-  /// Forward and backward; returns the loss of each token and adds to the
-  /// gradients.
+  /// Forward and backward; returns the loss of each token. The first one of a
+  /// step overwrites the gradients, which are filled with NaN before it; others
+  /// add to them.
   std::vector<float> microStep(const Batch &pack, float lossScale);
   /// Forward only.
   std::vector<float> evaluate(const Batch &pack);
   /// Logits of all tokens, row by row; the plan must have that program.
   std::vector<float> logits(const Batch &pack);
-  /// AdamW step number `step` (from 1); returns norm, clip, finite, 0.
+  /// AdamW step number `step` (from 1); returns norm, clip, finite, 0. The next
+  /// micro-step begins a step.
   std::array<float, 4> update(const std::array<float, 8> &hyper, int32_t step);
 
-  void zeroGradients();
+  /// Lets the next micro-step be the first one of a step.
+  void beginStep() { isFirst = true; }
   Tensors gradients() const;
   /// Masters where there are some, else parameters.
   Tensors weights() const;
@@ -65,10 +68,12 @@ private:
   int runOn(const char *program, const Batch &pack);
   std::vector<float> outputOf(int program, const char *name) const;
   Status write(const Buffer &target, const std::vector<float> &values);
+  void poisonGradients();
   Tensors collect(Buffer (Executor::*view)(int) const,
                   const std::string &prefix) const;
 
   std::unique_ptr<Executor> executor;
+  bool isFirst = true; ///< the next micro-step begins a step
 };
 
 /// A test fixture's model with the weights of test/golden/<config>: those of

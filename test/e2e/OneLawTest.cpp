@@ -108,7 +108,7 @@ static Outcome runStep(Model &model, const std::vector<TestDocument> &documents,
   auto scale = static_cast<float>(1.0 / double(countSupervised(documents)));
   Outcome outcome;
   outcome.nll.resize(documents.size());
-  model.zeroGradients();
+  model.beginStep();
   for (const std::vector<size_t> &members : split) {
     std::vector<TestDocument> chosen;
     for (size_t member : members)
@@ -131,7 +131,7 @@ gradientBounds(Model &model, const std::vector<TestDocument> &documents) {
   std::map<std::string, double> bounds;
   int64_t tokens = 0;
   for (const TestDocument &document : documents) {
-    model.zeroGradients();
+    model.beginStep();
     model.microStep(makePack(std::span(&document, 1), model.limits()), scale);
     for (const auto &[name, values] : model.gradients())
       bounds[name] += norm(values);

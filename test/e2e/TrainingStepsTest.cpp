@@ -122,7 +122,7 @@ TEST_P(TrainingStepsTest, UnsupervisedMicroBatchIsAddedAsNothing) {
   std::vector<float> nll = model.microStep(unsupervised, 0.01f);
   EXPECT_TRUE(sameBits(nll, std::vector<float>(nll.size(), 0.0f)));
   EXPECT_TRUE(sameBits(alone, model.gradients())) << "after";
-  model.zeroGradients();
+  model.beginStep();
   model.microStep(unsupervised, 0.01f);
   model.microStep(supervised, 0.01f);
   EXPECT_TRUE(sameBits(alone, model.gradients())) << "before";

@@ -434,7 +434,7 @@ TEST_P(GoldenTest, Bfloat16ErrorOfDecayParametersOverManyPacks) {
       if (pack.labels[t] != ignoredLabel)
         pack.labels[t] = tokens[first + t + 1];
     }
-    model.zeroGradients();
+    model.beginStep();
     model.microStep(pack, static_cast<float>(1.0 / double(pack.supervised)));
     for (const auto &[name, values] : model.gradients())
       if (isVectorKind(name))

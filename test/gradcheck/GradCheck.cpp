@@ -80,6 +80,7 @@ public:
         value = uniform(range == test.ranges.end() ? Range() : range->second);
     }
     ASSERT_TRUE(succeeded(interpreter.run("micro_step", inputs)));
+    checkFirstMicroStep(inputs);
     lossScale = inputs.back().at(0);
     inputs.pop_back();
     evalInputs = std::move(inputs);
@@ -88,6 +89,20 @@ public:
   }
 
 private:
+  /// The first micro-step makes the same of gradients that hold anything.
+  void checkFirstMicroStep(const std::vector<Tensor> &inputs) {
+    std::map<std::string, Tensor> added = interpreter.gradients;
+    module.walk([&](AccumulateGradOp op) {
+      for (auto name : op.getParameters().getAsRange<FlatSymbolRefAttr>())
+        for (double &value :
+             interpreter.gradients.at(name.getValue().str()).values)
+          value = std::numeric_limits<double>::quiet_NaN();
+    });
+    ASSERT_TRUE(succeeded(interpreter.run("first_micro_step", inputs)));
+    for (auto &[name, gradient] : interpreter.gradients)
+      EXPECT_EQ(gradient.values, added.at(name).values) << name;
+  }
+
   Loss loss() {
     FailureOr<std::vector<Tensor>> results =
         interpreter.run("eval", evalInputs);
@@ -205,6 +220,7 @@ LogicalResult differentiate(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.addPass(createMergeProjectionsPass());
   passes.addPass(createAutodiffPass());
+  passes.addPass(createFirstMicroStepPass());
   return passes.run(module);
 }
 

@@ -34,11 +34,12 @@ Tensor Interpreter::readParameters(ArrayAttr names, Type type) {
   return result;
 }
 
-void Interpreter::accumulate(ArrayAttr names, const Tensor &gradient) {
+void Interpreter::accumulate(ArrayAttr names, const Tensor &gradient,
+                             bool overwrite) {
   auto from = gradient.values.begin();
   for (auto name : names.getAsRange<FlatSymbolRefAttr>())
     for (double &value : gradients.at(name.getValue().str()).values)
-      value += *from++;
+      value = (overwrite ? 0.0 : value) + *from++;
 }
 
 FailureOr<std::vector<Tensor>>
@@ -65,7 +66,7 @@ Interpreter::evaluate(Operation *op, const std::vector<Tensor> &in) {
   if (auto get = dyn_cast<GetParameterOp>(op))
     return Results{readParameters(get.getParameters(), get.getType())};
   if (auto add = dyn_cast<AccumulateGradOp>(op)) {
-    accumulate(add.getParameters(), in[0]);
+    accumulate(add.getParameters(), in[0], add.getOverwrite());
     return Results{};
   }
   if (auto call = dyn_cast<func::CallOp>(op))

@@ -41,7 +41,8 @@ private:
   mlir::FailureOr<std::vector<Tensor>>
   evaluate(mlir::Operation *op, const std::vector<Tensor> &operands);
   Tensor readParameters(mlir::ArrayAttr names, mlir::Type type);
-  void accumulate(mlir::ArrayAttr names, const Tensor &gradient);
+  void accumulate(mlir::ArrayAttr names, const Tensor &gradient,
+                  bool overwrite);
 
   mlir::ModuleOp module;
 };

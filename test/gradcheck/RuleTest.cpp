@@ -37,14 +37,14 @@ static void checkWrongDerivative() {
       parseSourceString<ModuleOp>(test.module, context.get());
   if (!module || failed(differentiate(*module)))
     return;
-  arith::MulFOp last;
-  module->lookupSymbol("micro_step")->walk([&](arith::MulFOp op) {
-    last = op;
-  });
-  OpBuilder builder(last);
-  Value sum = arith::AddFOp::create(builder, last.getLoc(), last.getLhs(),
-                                    last.getRhs());
-  last.replaceAllUsesWith(sum);
+  for (const char *program : {"micro_step", "first_micro_step"}) {
+    arith::MulFOp last;
+    module->lookupSymbol(program)->walk([&](arith::MulFOp op) { last = op; });
+    OpBuilder builder(last);
+    Value sum = arith::AddFOp::create(builder, last.getLoc(), last.getLhs(),
+                                      last.getRhs());
+    last.replaceAllUsesWith(sum);
+  }
   compareGradients(*module, test);
 }
 

@@ -39,4 +39,8 @@ TEST(Documents, NeverLeaveThePackNorOverlap) {
   EXPECT_EQ(lengths({0, 10, 0, 10, 0, 10}), Lengths({10}));
   EXPECT_EQ(lengths({0, 4, 3, 10}), Lengths({4}));
   EXPECT_EQ(lengths({5, 4}), Lengths());
+  // No token before the last boundary is without a document.
+  EXPECT_EQ(lengths({5, 10}), Lengths({10}));
+  EXPECT_EQ(lengths({5, 5, 7}), Lengths({5, 2}));
+  EXPECT_EQ(lengths({99, 99}), Lengths({10}));
 }

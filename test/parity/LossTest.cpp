@@ -105,6 +105,16 @@ TEST(LinearCrossEntropy, MatchesFullLogits) {
     }
 }
 
+/// 248320 terms that a sum in bf16 would lose, and labels at both ends.
+TEST(LinearCrossEntropy, FirstAndLastIdOfALargeVocabulary) {
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    LossCase c(3, 4, 248320, dtype, Spacing::Dense, 7);
+    for (auto [token, label] : {std::pair(0, 0), {1, 1}, {2, 248319}})
+      c.labels.set(token, label);
+    expectParity(c);
+  }
+}
+
 TEST(LinearCrossEntropy, TakesSlicesOfWiderRows) {
   for (DType dtype : storageTypes) {
     LossCase c(40, 20, 50, dtype, Spacing::Sliced, 2);

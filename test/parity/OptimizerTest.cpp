@@ -241,6 +241,7 @@ TEST(AdamW, MatchesItsFormula) {
       AdamWCase c(paramType, wide, useMaster);
       c.decay = decay;
       AdamWExact exact(c);
+      auto grad = c.grad.bits();
       c.run();
       // A dozen roundings of numbers of the size of the result.
       double bound = sumTolerance(wide, 4);
@@ -249,7 +250,7 @@ TEST(AdamW, MatchesItsFormula) {
       expectClose(c.param, exact.param, bound, "p");
       if (useMaster)
         expectClose(c.master, exact.param, bound, "master");
-      EXPECT_EQ(c.grad.values(), Values(c.grad.size(), 0.0));
+      EXPECT_EQ(c.grad.bits(), grad);
     }
 }
 
@@ -279,7 +280,6 @@ TEST(AdamW, KeepsEverythingWhereTheNormIsNotFinite) {
   c.run();
   EXPECT_EQ((std::vector{c.param.bits(), c.moment1.bits(), c.moment2.bits()}),
             before);
-  EXPECT_EQ(c.grad.values(), Values(c.grad.size(), 0.0));
 }
 
 TEST(AdamW, NothingMovesAtLearningRateZero) {

@@ -149,6 +149,16 @@ class AtomicityTest(PrepareTest):
                 err, f"qwen-prepare: error: {output}: {expected}"
                 + (" or directory\n" if "No such" in expected else "\n"))
 
+    def test_tokenizer_is_not_overwritten(self):
+        path = self.write("rows.jsonl", ROWS)
+        for name in ("tokenizer.json", "chat_template.jinja"):
+            output = self.tokenizer_folder / name
+            before = output.read_bytes()
+            status, _, err = self.run_tool(path, "-o", output)
+            self.assertEqual(status, 1)
+            self.assertIn("is named twice, and is an output", err)
+            self.assertEqual(output.read_bytes(), before)
+
     def test_permissions_follow_the_umask(self):
         before = os.umask(0o022)
         try:
@@ -163,8 +173,13 @@ class OptionsTest(PrepareTest):
         path = self.write("rows.jsonl", ROWS)
         for arguments, expected in (
             (["--overlong", "drop"], "--overlong needs --max-tokens"),
-            (["--max-tokens", "0"], "expected a number of at least 1"),
-            (["--max-tokens", "x"], "argument --max-tokens: invalid"),
+            (["--max-tokens", "0"],
+             "--max-tokens: expected a whole number of at least 1, found 0"),
+            (["--max-tokens", "x"],
+             "--max-tokens: expected a whole number of at least 1, found x"),
+            (["--eval-seed", "-1"],
+             "--eval-seed: expected a whole number of at least 0, found -1"),
+            (["--eval-fraction", "nan"], "found nan"),
             (["--eval-fraction", "1"], "expected a number between 0 and 1"),
             (["--eval-fraction", "0.1"],
              "--eval-output and --eval-fraction go together"),
@@ -177,6 +192,8 @@ class OptionsTest(PrepareTest):
             (["--eos-token", "x"], "--eos-token needs --append-eos"),
             (["--mask", "user"], "argument --mask: invalid choice: 'user'"),
             (["--what"], "unrecognized arguments: --what"),
+            (["--maxtokens", "5"], "did you mean --max-tokens?"),
+            (["--txt-documents", "line"], "no input is one"),
         ):
             self.expect_error(expected, path, *arguments)
         status, _, err = self.run_tool(path)
@@ -221,6 +238,18 @@ class OptionsTest(PrepareTest):
             process.stdout.readline()
             process.stdout.close()
             self.assertEqual(process.stderr.read(), b"")
+
+    def test_standard_output_on_a_full_disk(self):
+        path = self.write("rows.jsonl", ROWS)
+        command = [sys.executable, "-B", str(LAUNCHER), str(path),
+                   "--tokenizer", str(self.tokenizer_folder), "--show", "1"]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, text=True,
+                                  stderr=subprocess.PIPE)
+        self.assertEqual(
+            (done.returncode, done.stderr),
+            (1, "qwen-prepare: error: cannot write to the standard output: "
+                "No space left on device\n"))
 
 
 if __name__ == "__main__":

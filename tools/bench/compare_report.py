@@ -219,6 +219,11 @@ class Report:
         self.text += ["", "Times are medians (least-most over all samples). Absolute times of different runs are not to be "
                       "compared, ratios of one run are; theirs is the range over single measurements."]
 
+    def failures(self):
+        failed = [row["error"] for row in self.rows if "error" in row]
+        if failed:
+            self.text += ["", "## Failed measurements", ""] + [f"- {text}" for text in failed]
+
     def goals(self):
         self.table("Goals", ["goal", "found", ""],
                    [[check["what"], check["value"], "met" if check["passed"] else "**missed**"] for check in self.checks])
@@ -232,5 +237,6 @@ def report(rows):
     made.groups()
     made.steps()
     made.goals()
+    made.failures()
     rows += made.checks
     return "\n".join(made.text) + "\n"

@@ -198,7 +198,7 @@ Status GroupsBench::run() {
     QWEN_ASSIGN_OR_RETURN(auto kernel, code.find(group.args.symbol));
     if (reference || options.checkOnly)
       if (Status status = check(group, kernel, result); !status.ok()) {
-        fmt::print(stderr, "qwen-bench: {}\n", status.message());
+        fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
         ++wrong;
       }
     if (!options.checkOnly)

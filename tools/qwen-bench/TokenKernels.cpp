@@ -259,8 +259,8 @@ struct UpdateMemory {
 };
 } // namespace
 
-/// The gradients are zeros from the second replay on, as they are between an
-/// update and the next step; the arithmetic does not depend on the values.
+/// Every replay meets the same gradients; the arithmetic does not depend on
+/// their values.
 static Status timeUpdate(const KernelBench &bench, const char *state,
                          DType moments, bool masters, bool withNorm) {
   constexpr int64_t count = 8, size = int64_t(1) << 27;

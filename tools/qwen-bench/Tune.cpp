@@ -1,12 +1,12 @@
 //===- Tune.cpp - A tuning table of matrix products -----------------------===//
 //
-// The products of plans, each with the algorithm that was fastest on this card,
-// as a table for qwenc.
+// The products of plans, each with the algorithm that is fastest on this card
+// under a sustained load, as a table for qwenc.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Commands.h"
-#include "TuneProduct.h"
+#include "TuneStep.h"
 
 #include "runtime/plan/Plan.h"
 #include "runtime/plan/PlanSteps.h"
@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <tuple>
 
 #include <fmt/ranges.h>
 
@@ -26,39 +27,62 @@ namespace {
 struct TuneOptions {
   std::vector<std::string> plans;
   std::string keep; ///< a table whose other products are kept
+  std::string from; ///< a table whose algorithms are the candidates
   std::string output;
+  TuneSearch search;
 };
 
-/// The products that a kernel runs.
+/// The products of plans.
+struct PlanProducts {
+  std::set<GemmShape> shapes;
+  /// Those of the program with the most work, as it runs them.
+  std::vector<GemmShape> longest;
+};
+
+/// The products that a kernel runs, as it runs them.
 template <typename Args>
-void addProducts(const Args &args, std::set<GemmShape> &shapes) {
+void addProducts(const Args &args, std::vector<GemmShape> &products) {
   if constexpr (std::is_same_v<Args, GemmArgs>) {
-    shapes.insert(cuda::gemmShape(args));
+    products.push_back(cuda::tunedShape(cuda::gemmShape(args)));
   } else if constexpr (cuda::usesBlas<Args>) {
     cuda::LossBlocks blocks(args.x, args.weight);
-    shapes.insert(blocks.logits());
-    if constexpr (std::is_same_v<Args, LinearCrossEntropyGradArgs>) {
-      shapes.insert(blocks.dx());
-      shapes.insert(blocks.dweight(args.accumulate));
+    for (int64_t row = 0; row < blocks.tokens; row += blocks.rows) {
+      products.push_back(blocks.logits());
+      if constexpr (std::is_same_v<Args, LinearCrossEntropyGradArgs>) {
+        products.push_back(blocks.dx());
+        products.push_back(cuda::tunedShape(blocks.dweight(args.accumulate)));
+      }
     }
   }
 }
 
+double flops(const std::vector<GemmShape> &products) {
+  double sum = 0;
+  for (const GemmShape &shape : products)
+    sum += shape.flops();
+  return sum;
+}
+
 } // namespace
 
-static Status addProducts(const Plan &plan, std::set<GemmShape> &shapes) {
+static Status addProducts(const Plan &plan, PlanProducts &products) {
   const plan::Plan &raw = plan.raw();
   auto resolve = [&](uint32_t id, BufferType &type) {
     type = toBufferType(*raw.types()->Get(raw.views()->Get(id)->type()));
     return okStatus();
   };
-  for (const plan::Program *program : *raw.programs())
+  for (const plan::Program *program : *raw.programs()) {
+    std::vector<GemmShape> found;
     for (const plan::Step *step : *program->steps())
       QWEN_RETURN_IF_ERROR(visitStep(*step, resolve, [&](auto &args) {
         if (cuda::unsupportedReason(args).empty())
-          addProducts(args, shapes);
+          addProducts(args, found);
         return okStatus();
       }));
+    products.shapes.insert(found.begin(), found.end());
+    if (flops(found) > flops(products.longest))
+      products.longest = std::move(found);
+  }
   return okStatus();
 }
 
@@ -81,49 +105,105 @@ static StatusOr<cuda::TuningTable> readTable(const std::string &path) {
   return cuda::parseTuningTable(text, path);
 }
 
+/// Energies of a launch, one number a stretch.
+static std::vector<double> joulesOf(const SustainedAlgorithm &algorithm) {
+  std::vector<double> joules;
+  for (size_t i = 0; i < algorithm.ms.size(); ++i)
+    joules.push_back(algorithm.watts[i] * algorithm.ms[i] * 1e-3);
+  return joules;
+}
+
 static void print(const GemmShape &shape, const TunedProduct &tuned) {
+  for (const SustainedAlgorithm &each : tuned.sustained)
+    fmt::print("{{\"bench\": \"tune_candidate\", \"product\": \"{}\", "
+               "\"algorithm\": [{}], \"burst_ms\": {:.4f}, \"ms\": [{:.4f}], "
+               "\"joules\": [{:.4f}], \"watts\": [{:.1f}], \"sm_mhz\": {}}}\n",
+               toString(shape), fmt::join(each.algorithm, ", "), each.burstMs,
+               fmt::join(each.ms, ", "), fmt::join(joulesOf(each), ", "),
+               fmt::join(each.watts, ", "), each.megahertz);
   fmt::print("{{\"bench\": \"tune\", \"product\": \"{}\", \"algorithm\": [{}], "
-             "\"tflops\": {:.1f}, \"min_tflops\": {:.1f}, \"max_tflops\": "
-             "{:.1f}, \"first_tflops\": {:.1f}, \"timed\": {}, \"refused\": "
-             "{}}}\n",
+             "\"first\": [{}], \"tflops\": {:.1f}, \"first_tflops\": {:.1f}, "
+             "\"timed\": {}, \"refused\": {}}}\n",
              toString(shape), fmt::join(tuned.best.algorithm, ", "),
-             tuned.best.tflops, tuned.least, tuned.most, tuned.best.firstTflops,
-             tuned.timed, tuned.refused);
+             fmt::join(tuned.first, ", "), tuned.best.tflops,
+             tuned.best.firstTflops, tuned.timed, tuned.refused);
   std::fflush(stdout);
 }
 
-static Status runTune(const TuneOptions &options) {
-  std::set<GemmShape> shapes;
-  for (const std::string &path : options.plans) {
-    QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(path));
-    QWEN_RETURN_IF_ERROR(addProducts(plan, shapes).withContext(path));
+/// The algorithms that a table has for products of the same form.
+static std::set<GemmAlgorithm> algorithmsOf(const cuda::TuningTable &table,
+                                            const GemmShape &shape) {
+  std::set<GemmAlgorithm> found;
+  for (const auto &[other, tuned] : table) {
+    GemmShape form = other;
+    std::tie(form.m, form.n, form.k) = std::tie(shape.m, shape.n, shape.k);
+    if (form == shape && !tuned.algorithm.empty())
+      found.insert(tuned.algorithm);
   }
-  if (shapes.empty())
-    return invalidArgument("the plans have no products for a GPU");
-  QWEN_ASSIGN_OR_RETURN(cuda::Blas * blas, sharedBlas());
+  return found;
+}
+
+static StatusOr<std::string> header(const cuda::Blas &blas,
+                                    const TuneSearch &search) {
   cudaDeviceProp card;
   QWEN_RETURN_IF_ERROR(
       cudaStatus(cudaGetDeviceProperties(&card, 0), "device 0"));
-  QWEN_ASSIGN_OR_RETURN(ProductMemory memory, ProductMemory::create(shapes));
-  std::string header = fmt::format(
+  return fmt::format(
       "# Algorithms of matrix products, made by qwen-bench tune.\n# {}, "
-      "cuBLASLt {}.\n# Product: {} = TFLOP/s of it and of the library's first "
-      "choice.\n",
-      card.name, blas->version(), fmt::join(gemmAlgorithmFields, " "));
-  QWEN_ASSIGN_OR_RETURN(std::set<GemmAlgorithm> proposed,
-                        proposedAlgorithms(*blas, memory, shapes));
-  cuda::TuningTable table;
+      "cuBLASLt {}; products of normal random numbers, each algorithm twice "
+      "for "
+      "{:.0f} ms\n# at the card's power limit, times of the last halves.\n"
+      "# Product: {} = TFLOP/s of it and of the library's first choice.\n",
+      card.name, blas.version(), search.stretchMs,
+      fmt::join(gemmAlgorithmFields, " "));
+}
+
+static Status runTune(const TuneOptions &options) {
+  PlanProducts products;
+  for (const std::string &path : options.plans) {
+    QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(path));
+    QWEN_RETURN_IF_ERROR(addProducts(plan, products).withContext(path));
+  }
+  if (products.shapes.empty())
+    return invalidArgument("the plans have no products for a GPU");
+  QWEN_ASSIGN_OR_RETURN(cuda::Blas * blas, sharedBlas());
+  QWEN_ASSIGN_OR_RETURN(SteadyLoad load, SteadyLoad::create());
+  QWEN_ASSIGN_OR_RETURN(ProductMemory memory,
+                        ProductMemory::create(products.shapes));
+  QWEN_ASSIGN_OR_RETURN(std::string comment, header(*blas, options.search));
+  QWEN_ASSIGN_OR_RETURN(
+      cuda::TuningTable shipped,
+      cuda::parseTuningTable(cuda::shippedTuningTable(), "the built-in table"));
+  cuda::TuningTable table, from;
+  TuneSearch search = options.search;
+  search.heatMs = 1000;
   if (!options.keep.empty()) {
     QWEN_ASSIGN_OR_RETURN(table, readTable(options.keep));
   }
-  for (const GemmShape &shape : shapes) {
+  if (options.from.empty()) {
+    QWEN_ASSIGN_OR_RETURN(search.algorithms,
+                          proposedAlgorithms(*blas, memory, products.shapes));
+  } else {
+    QWEN_ASSIGN_OR_RETURN(from, readTable(options.from));
+    search.neighbours = false;
+  }
+  for (const GemmShape &shape : products.shapes) {
+    if (!options.from.empty())
+      search.algorithms = algorithmsOf(from, shape);
+    auto known = shipped.find(shape);
+    search.keep =
+        known == shipped.end() ? GemmAlgorithm() : known->second.algorithm;
     QWEN_ASSIGN_OR_RETURN(TunedProduct tuned,
-                          tuneProduct(*blas, memory, shape, proposed));
+                          tuneProduct(*blas, memory, load, shape, search));
     print(shape, tuned);
     table.insert_or_assign(shape, tuned.best);
-    QWEN_RETURN_IF_ERROR(writeTable(table, options.output, header));
+    QWEN_RETURN_IF_ERROR(writeTable(table, options.output, comment));
+    search.heatMs = options.search.heatMs;
   }
-  return okStatus();
+  return compareTables(*blas, memory, load, products.longest,
+                       {{"first choices", {}},
+                        {"the built-in table", shipped},
+                        {"the new table", table}});
 }
 
 Action bench::addTuneCommand(CLI::App &command) {
@@ -138,6 +218,21 @@ Action bench::addTuneCommand(CLI::App &command) {
       .add_option("--keep", options->keep,
                   "Table whose lines for other products are kept")
       ->check(CLI::ExistingFile);
+  command
+      .add_option(
+          "--from", options->from,
+          "Table whose algorithms are the candidates, and the library's "
+          "proposals for the very product: a shorter search")
+      ->check(CLI::ExistingFile);
+  command
+      .add_option("--candidates", options->search.candidates,
+                  "How many bursts leave for the sustained load, besides the "
+                  "library's first choice")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--stretch", options->search.stretchMs,
+                  "Milliseconds of a candidate's load, which runs twice")
+      ->check(CLI::PositiveNumber);
   command.add_option("-o,--output", options->output, "Table to write")
       ->required();
   return [options] { return runTune(*options); };

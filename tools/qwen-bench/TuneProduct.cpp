@@ -3,9 +3,13 @@
 #include "TuneProduct.h"
 
 #include "CompareRows.h"
+#include "qwen/Plan/CudaKernels.h"
+#include "qwen/Plan/Scratch.h"
 #include "qwen/Support/Tolerance.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 
 using namespace qwen;
 using namespace qwen::bench;
@@ -17,8 +21,10 @@ using cuda::Product;
 static constexpr int64_t rotatedBytes = int64_t(192) << 20;
 /// How many proposals are asked for.
 static constexpr int proposals = 64;
-/// Samples of those that are compared at last.
-static constexpr int finalSamples = 11;
+/// Of the normal random numbers in both operands: activations or gradients, and
+/// weights. Other scales have the same mantissas and other exponents
+/// throughout, which takes the same power.
+static constexpr double deviationA = 1, deviationB = 0.02;
 /// A sample lasts about this long.
 static constexpr double sampleMs = 3;
 
@@ -32,7 +38,9 @@ struct ProductBytes {
         b(shape.k * shape.n * dtypeBytes(shape.operands)),
         c(shape.m * shape.n * dtypeBytes(shape.result)) {}
   /// From one matrix to the next of a rotation.
-  static int64_t step(int64_t matrix) { return (matrix + 255) / 256 * 256; }
+  static int64_t step(int64_t matrix) {
+    return roundUp(matrix, cuda::deviceAlignment);
+  }
   /// Sets of operands that a sample rotates through.
   int64_t sets() const {
     return std::clamp<int64_t>(rotatedBytes / std::max({a, b, c}), 1, 8);
@@ -52,27 +60,14 @@ struct Candidate {
   }
 };
 
-/// The product on set number `set` of the operands.
-Product productOf(const ProductMemory &memory, const GemmShape &shape,
-                  const GemmAlgorithm &algorithm, int64_t set) {
-  ProductBytes bytes(shape);
-  return {.shape = shape,
-          .a = memory.a.bytes().data() + set * bytes.step(bytes.a),
-          .strideA = shape.transposeA ? shape.m : shape.k,
-          .b = memory.b.bytes().data() + set * bytes.step(bytes.b),
-          .strideB = shape.transposeB ? shape.k : shape.n,
-          .c = memory.c.bytes().data() + set * bytes.step(bytes.c),
-          .strideC = shape.n,
-          .algorithm = algorithm};
-}
-
 class ProductTuner {
 public:
-  ProductTuner(cuda::Blas &blas, const ProductMemory &memory,
-               const GemmShape &shape)
-      : blas(blas), memory(memory), shape(shape), bytes(shape) {}
+  ProductTuner(cuda::Blas &blas, const ProductMemory &memory, SteadyLoad &load,
+               const GemmShape &shape, const TuneSearch &search)
+      : blas(blas), memory(memory), load(load), shape(shape), search(search),
+        bytes(shape) {}
 
-  StatusOr<TunedProduct> tune(const std::set<GemmAlgorithm> &proposed);
+  StatusOr<TunedProduct> tune();
 
 private:
   Product product(const GemmAlgorithm &algorithm, int64_t set = 0) const {
@@ -80,23 +75,30 @@ private:
   }
   Status run(const Product &product) const;
   Status add(const GemmAlgorithm &algorithm);
+  Status addProposed();
   Status addNeighbours(size_t count);
   /// One sample of each candidate, in turn.
   Status sampleAll();
   StatusOr<double> sample(const GemmAlgorithm &algorithm, int runs);
   /// Keeps those whose median is at most `factor` times the best, the fastest
-  /// `most` of them, and the first choice.
-  void prune(double factor, size_t most);
+  /// `most` of them and `ofTile` of each tile, and those to be kept anyway.
+  void prune(double factor, int most, int ofTile);
+  StatusOr<Stretch> stretch(const Candidate &candidate, double milliseconds);
+  /// The times of all candidates under a sustained load.
+  Status sustain(std::vector<SustainedAlgorithm> &measured);
   StatusOr<bool> isStable(const GemmAlgorithm &algorithm) const;
   StatusOr<bool> isRight(const GemmAlgorithm &algorithm) const;
   Status chooseBest(TunedProduct &tuned) const;
 
   cuda::Blas &blas;
   const ProductMemory &memory;
+  SteadyLoad &load;
   GemmShape shape;
+  const TuneSearch &search;
   ProductBytes bytes;
   std::vector<Candidate> candidates;
   std::set<GemmAlgorithm> known; ///< accepted or not
+  GemmAlgorithm first;           ///< numbers of the library's first choice
   int timed = 0;
   size_t turn = 0;
   cudaEvent_t begin = nullptr, end = nullptr;
@@ -122,7 +124,8 @@ ProductMemory::create(const std::set<GemmShape> &shapes) {
   std::vector<DeviceArray> arrays;
   for (int64_t size : {a, b, c, oneA, oneC, cuda::productWorkspaceBytes}) {
     QWEN_ASSIGN_OR_RETURN(DeviceArray array, DeviceArray::create(size));
-    QWEN_RETURN_IF_ERROR(array.fillUniform(DType::BF16, -1, 1));
+    QWEN_RETURN_IF_ERROR(array.fillNormal(
+        DType::BF16, arrays.empty() ? deviationA : deviationB));
     arrays.push_back(std::move(array));
   }
   return ProductMemory{std::move(arrays[0]), std::move(arrays[1]),
@@ -130,8 +133,21 @@ ProductMemory::create(const std::set<GemmShape> &shapes) {
                        std::move(arrays[4]), std::move(arrays[5])};
 }
 
+Product bench::productOf(const ProductMemory &memory, const GemmShape &shape,
+                         const GemmAlgorithm &algorithm, int64_t set) {
+  ProductBytes bytes(shape);
+  return {.shape = shape,
+          .a = memory.a.bytes().data() + set * bytes.step(bytes.a),
+          .strideA = shape.transposeA ? shape.m : shape.k,
+          .b = memory.b.bytes().data() + set * bytes.step(bytes.b),
+          .strideB = shape.transposeB ? shape.k : shape.n,
+          .c = memory.c.bytes().data() + set * bytes.step(bytes.c),
+          .strideC = shape.n,
+          .algorithm = algorithm};
+}
+
 //===----------------------------------------------------------------------===//
-// Samples
+// Bursts
 //===----------------------------------------------------------------------===//
 
 Status ProductTuner::run(const Product &product) const {
@@ -202,20 +218,80 @@ Status ProductTuner::addNeighbours(size_t count) {
   return okStatus();
 }
 
-void ProductTuner::prune(double factor, size_t most) {
+/// What the search names, and the first proposals for this very product.
+Status ProductTuner::addProposed() {
+  QWEN_RETURN_IF_ERROR(add({}));
+  QWEN_ASSIGN_OR_RETURN(std::vector<GemmAlgorithm> proposed,
+                        blas.candidates(product({}), proposals));
+  // The first one is the library's first choice, which is there already.
+  if (!proposed.empty())
+    known.insert(first = proposed.front());
+  for (const GemmAlgorithm &algorithm : proposed)
+    QWEN_RETURN_IF_ERROR(add(algorithm));
+  for (const GemmAlgorithm &algorithm : search.algorithms)
+    QWEN_RETURN_IF_ERROR(add(algorithm));
+  return search.keep.empty() ? okStatus() : add(search.keep);
+}
+
+void ProductTuner::prune(double factor, int most, int ofTile) {
+  constexpr size_t tileField = 1;
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate &x, const Candidate &y) {
                      return x.median() < y.median();
                    });
   double limit = candidates.front().median() * factor;
-  size_t kept = 0;
+  std::map<int64_t, int> tiles;
+  int kept = 0;
   std::erase_if(candidates, [&](const Candidate &candidate) {
-    if (candidate.algorithm.empty())
+    const GemmAlgorithm &algorithm = candidate.algorithm;
+    if (algorithm.empty())
       return false;
-    return candidate.median() > limit || ++kept > most;
+    bool fits = candidate.median() <= limit && kept < most &&
+                tiles[algorithm[tileField]] < ofTile;
+    if (!fits && algorithm != search.keep)
+      return true;
+    ++kept;
+    ++tiles[algorithm[tileField]];
+    return false;
   });
   for (Candidate &candidate : candidates)
     candidate.estimate = candidate.median();
+}
+
+//===----------------------------------------------------------------------===//
+// Sustained load
+//===----------------------------------------------------------------------===//
+
+StatusOr<Stretch> ProductTuner::stretch(const Candidate &candidate,
+                                        double milliseconds) {
+  int launches = std::max(4, int(milliseconds / candidate.estimate));
+  return load.run(launches, [&](int launch) {
+    return run(product(candidate.algorithm, launch % bytes.sets()));
+  });
+}
+
+Status ProductTuner::sustain(std::vector<SustainedAlgorithm> &measured) {
+  QWEN_RETURN_IF_ERROR(stretch(candidates.front(), search.heatMs).status());
+  for (const Candidate &candidate : candidates) {
+    SustainedAlgorithm &algorithm = measured.emplace_back();
+    algorithm.algorithm = candidate.algorithm;
+    algorithm.burstMs = candidate.estimate;
+    algorithm.time.isFirst = candidate.algorithm.empty();
+  }
+  // There and back, so that a card that still warms up favours none.
+  std::vector<std::pair<size_t, Stretch>> stretches;
+  for (size_t i = 0; i < 2 * candidates.size(); ++i) {
+    size_t at = i < candidates.size() ? i : 2 * candidates.size() - 1 - i;
+    QWEN_ASSIGN_OR_RETURN(Stretch taken,
+                          stretch(candidates[at], search.stretchMs));
+    stretches.emplace_back(at, taken);
+    measured[at].ms.push_back(taken.milliseconds);
+    measured[at].time.milliseconds += taken.milliseconds / 2;
+    measured[at].megahertz = load.megahertz().value_or(0);
+  }
+  for (const auto &[at, taken] : stretches)
+    measured[at].watts.push_back(load.watts(taken).value_or(0));
+  return okStatus();
 }
 
 //===----------------------------------------------------------------------===//
@@ -283,9 +359,9 @@ StatusOr<bool> ProductTuner::isRight(const GemmAlgorithm &algorithm) const {
     QWEN_RETURN_IF_ERROR(blas.prepare(product));
     QWEN_RETURN_IF_ERROR(run(product));
   }
-  // Sums of k products of numbers in (-1, 1), which reach 2 sqrt(k).
-  double sums = sumTolerance(shape.operands, double(shape.k)) * 2 *
-                std::sqrt(double(shape.k));
+  // Sums of k products of normal numbers, which reach 6 of their deviations.
+  double sums = sumTolerance(shape.operands, double(shape.k)) * 6 * deviationA *
+                deviationB * std::sqrt(double(shape.k));
   return agree([&](unsigned *differs) {
     return compareNumbers(mine.c, first.c, shape.m * shape.n,
                           shape.result == DType::BF16, float(sums),
@@ -297,56 +373,54 @@ StatusOr<bool> ProductTuner::isRight(const GemmAlgorithm &algorithm) const {
 // The search
 //===----------------------------------------------------------------------===//
 
-/// The fastest candidate that has a name, or else the library's first choice.
+/// The best candidate whose results are right.
 Status ProductTuner::chooseBest(TunedProduct &tuned) const {
-  auto fastest = candidates;
-  std::stable_partition(
-      fastest.begin(), fastest.end(),
-      [](const Candidate &candidate) { return !candidate.algorithm.empty(); });
-  for (const Candidate &candidate : fastest) {
-    QWEN_ASSIGN_OR_RETURN(bool stable, isStable(candidate.algorithm));
-    QWEN_ASSIGN_OR_RETURN(bool right, isRight(candidate.algorithm));
-    if (!stable || !right) {
-      ++tuned.refused;
-      continue;
+  std::vector<SustainedAlgorithm> left = tuned.sustained;
+  for (; !left.empty(); ++tuned.refused) {
+    std::vector<SustainedTime> times;
+    for (const SustainedAlgorithm &algorithm : left)
+      times.push_back(algorithm.time);
+    size_t at = bestSustained(times);
+    const SustainedAlgorithm &best = left[at];
+    QWEN_ASSIGN_OR_RETURN(bool stable, isStable(best.algorithm));
+    QWEN_ASSIGN_OR_RETURN(bool right, isRight(best.algorithm));
+    if (stable && right) {
+      tuned.best.algorithm = best.algorithm;
+      tuned.best.tflops = shape.flops() / best.time.milliseconds * 1e-9;
+      return okStatus();
     }
-    auto [least, most] =
-        std::minmax_element(candidate.ms.begin(), candidate.ms.end());
-    tuned.best.algorithm = candidate.algorithm;
-    tuned.best.tflops = shape.flops() / candidate.median() * 1e-9;
-    tuned.least = shape.flops() / *most * 1e-9;
-    tuned.most = shape.flops() / *least * 1e-9;
-    return okStatus();
+    left.erase(left.begin() + ptrdiff_t(at));
   }
   return makeError(StatusCode::FailedPrecondition,
                    "no algorithm for {} gives the same bits on every run",
                    toString(shape));
 }
 
-StatusOr<TunedProduct>
-ProductTuner::tune(const std::set<GemmAlgorithm> &proposed) {
+StatusOr<TunedProduct> ProductTuner::tune() {
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&begin), "event"));
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&end), "event"));
-  QWEN_RETURN_IF_ERROR(add({}));
-  for (const GemmAlgorithm &algorithm : proposed)
-    QWEN_RETURN_IF_ERROR(add(algorithm));
+  constexpr int any = std::numeric_limits<int>::max();
+  QWEN_RETURN_IF_ERROR(addProposed());
   QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(1.15, 12);
-  QWEN_RETURN_IF_ERROR(addNeighbours(3));
-  QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(1.08, 10);
-  QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(1.05, 6);
-  for (Candidate &candidate : candidates)
-    candidate.ms.clear();
-  for (int i = 0; i < finalSamples; ++i)
+  prune(1.15, 12, any);
+  if (search.neighbours) {
+    QWEN_RETURN_IF_ERROR(addNeighbours(3));
     QWEN_RETURN_IF_ERROR(sampleAll());
-  prune(2, candidates.size());
+    prune(1.1, 12, any);
+  }
+  for (int i = 0; i < 3; ++i)
+    QWEN_RETURN_IF_ERROR(sampleAll());
+  // A burst does not tell which one needs the least power. What decides that is
+  // the tile above all, so there are several.
+  prune(1.1, search.candidates, 2);
   TunedProduct tuned;
+  tuned.first = first;
   tuned.timed = timed;
-  for (const Candidate &candidate : candidates)
-    if (candidate.algorithm.empty())
-      tuned.best.firstTflops = shape.flops() / candidate.median() * 1e-9;
+  QWEN_RETURN_IF_ERROR(sustain(tuned.sustained));
+  for (const SustainedAlgorithm &algorithm : tuned.sustained)
+    if (algorithm.algorithm.empty())
+      tuned.best.firstTflops =
+          shape.flops() / algorithm.time.milliseconds * 1e-9;
   QWEN_RETURN_IF_ERROR(chooseBest(tuned));
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
@@ -358,7 +432,7 @@ bench::proposedAlgorithms(const cuda::Blas &blas, const ProductMemory &memory,
                           const std::set<GemmShape> &shapes) {
   std::set<GemmAlgorithm> all;
   for (const GemmShape &shape : shapes) {
-    Product product = productOf(memory, shape, {}, 0);
+    Product product = productOf(memory, shape, {});
     QWEN_ASSIGN_OR_RETURN(std::vector<GemmAlgorithm> proposed,
                           blas.candidates(product, proposals));
     all.insert(proposed.begin(), proposed.end());
@@ -366,9 +440,10 @@ bench::proposedAlgorithms(const cuda::Blas &blas, const ProductMemory &memory,
   return all;
 }
 
-StatusOr<TunedProduct>
-bench::tuneProduct(cuda::Blas &blas, const ProductMemory &memory,
-                   const GemmShape &shape,
-                   const std::set<GemmAlgorithm> &proposed) {
-  return ProductTuner(blas, memory, shape).tune(proposed);
+StatusOr<TunedProduct> bench::tuneProduct(cuda::Blas &blas,
+                                          const ProductMemory &memory,
+                                          SteadyLoad &load,
+                                          const GemmShape &shape,
+                                          const TuneSearch &search) {
+  return ProductTuner(blas, memory, load, shape, search).tune();
 }

@@ -6,13 +6,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/Import.h"
+#include "runtime/support/Json.h"
 #include "tools/WriteOutput.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -72,10 +75,15 @@ StatusOr<ModelConfig> loadConfig() {
   StatusOr<ModelConfig> config = parseConfig(*text);
   if (!config.ok())
     return config.status().withContext(configPath);
+  if (std::vector<std::string> unknown = unknownFields(*text); !unknown.empty())
+    errs() << "qwen-import: warning: " << configPath
+           << ": not known here and left out: "
+           << printable(join(unknown, ", "), 500) << "\n";
   return config;
 }
 
 Status run() {
+  QWEN_RETURN_IF_ERROR(checkOutput(configPath, outputPath));
   QWEN_ASSIGN_OR_RETURN(ModelConfig config, loadConfig());
   ImportOptions options;
   options.tokens = tokens;
@@ -97,6 +105,9 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
+  // Else the output could get the number of a closed standard stream.
+  if (std::error_code error = sys::Process::FixupStandardFileDescriptors())
+    return 1;
   cl::HideUnrelatedOptions(category);
   // The first line names the fault; more of them only guess what was meant.
   std::string problems;

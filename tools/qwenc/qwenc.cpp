@@ -28,8 +28,11 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <set>
 
 using namespace mlir;
 using namespace qwen;
@@ -107,7 +110,8 @@ LogicalResult written(const Status &status) {
 }
 
 /// Prints one line a diagnostic: place, severity, text, and an error's notes.
-LogicalResult printDiagnostic(Diagnostic &diagnostic) {
+LogicalResult printDiagnostic(Diagnostic &diagnostic,
+                              std::set<std::string> &faultyPlaces) {
   auto place = [](Location loc) -> std::string {
     auto file = loc->findInstanceOf<FileLineColLoc>();
     return file ? llvm::formatv("{0}:{1}:{2}: ", file.getFilename().getValue(),
@@ -119,10 +123,14 @@ LogicalResult printDiagnostic(Diagnostic &diagnostic) {
     severity = "warning";
   else if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
     severity = "remark";
-  llvm::errs() << place(diagnostic.getLocation()) << severity << ": "
+  bool isError = severity == "error";
+  std::string where = place(diagnostic.getLocation());
+  // A layer's ops stand in forward, backward and recomputation: one fault.
+  if (isError && !where.empty() && !faultyPlaces.insert(where).second)
+    return success();
+  llvm::errs() << where << severity << ": "
                << StringRef(diagnostic.str()).rtrim();
   // An error is one line, whatever belongs to it; a remark is a list.
-  bool isError = severity == "error";
   for (Diagnostic &note : diagnostic.getNotes())
     llvm::errs() << (isError ? "; " : "\n") << place(note.getLocation())
                  << (isError ? "" : "note: ") << note.str();
@@ -165,6 +173,12 @@ LogicalResult checkFlags(const Flags &flags) {
   if (flags.output.empty() && *last == Stage::Emit)
     return usageError("no output; give -o plan.fb, or an earlier stage by "
                       "--stop-after=STAGE");
+  if (Status status = checkOutput(flags.input, flags.output); !status.ok())
+    return usageError(status.message());
+  if (!flags.tuning.empty() && !StringRef(flags.target).starts_with("sm_"))
+    return usageError("--tuning is for matrix products on a GPU, but the "
+                      "target is " +
+                      flags.target);
   for (const std::string &remark : flags.remarks)
     if (failed(oneOf("remarks", remark, {"fusion", "sharding"})))
       return failure();
@@ -291,7 +305,10 @@ LogicalResult compile(const Flags &flags) {
   MLIRContext context(registry);
   // Diagnostics are one line each; the IR is there for the asking.
   context.printOpOnDiagnostic(false);
-  ScopedDiagnosticHandler handler(&context, printDiagnostic);
+  std::set<std::string> faultyPlaces;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    return printDiagnostic(diagnostic, faultyPlaces);
+  });
   DefaultTimingManager timingManager;
   applyDefaultTimingManagerCLOptions(timingManager);
   TimingScope timing = timingManager.getRootScope();
@@ -319,6 +336,9 @@ LogicalResult compile(const Flags &flags) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // Else the plan could get the number of a closed standard stream.
+  if (llvm::sys::Process::FixupStandardFileDescriptors())
+    return 1;
   // LLVM's code generator registers options for its own tools, one of them by
   // the name of ours.
   auto &registered = cl::getRegisteredOptions();
@@ -329,6 +349,8 @@ int main(int argc, char **argv) {
   registerPassManagerCLOptions();
   registerAsmPrinterCLOptions();
   registerDefaultTimingManagerCLOptions();
+  // Those of LLVM and MLIR are in --help-hidden.
+  cl::HideUnrelatedOptions(flags.category);
   // The first line names the fault; more of them only guess what was meant.
   std::string problems;
   llvm::raw_string_ostream stream(problems);

@@ -58,6 +58,6 @@ Status qwen::benchmark(Session &session, const Plan &plan) {
       bench::StepMeasurement measured,
       bench::measureSteps(*session.engine, plan, data, measuring));
   if (session.isFirst())
-    fmt::print("{{{}}}\n", bench::jsonFields(measured));
+    print(stdout, "{{{}}}\n", bench::jsonFields(measured));
   return okStatus();
 }

@@ -2,6 +2,8 @@
 
 #include "Options.h"
 
+#include "OptionRange.h"
+
 #include "runtime/support/Json.h"
 
 #include <CLI/CLI.hpp>
@@ -38,6 +40,15 @@ private:
   void addOptimizerOptions();
   void addRunOptions();
   void addPath(const char *name, std::string &value, const char *text);
+  template <typename T>
+  CLI::Option *addNumber(const char *name, T &value, const OptionRange &range,
+                         const char *text);
+  bool isGiven(const char *name) const { return app[name]->count() > 0; }
+  std::vector<std::string> names() const;
+  Status checkNames(const std::string &configPath) const;
+  Status describe(const CLI::ParseError &error,
+                  const std::string &configPath) const;
+  Status checkContradictions() const;
 
   Options &options;
   CLI::App app{"Trains with a plan made by qwenc.", "qwenrun"};
@@ -46,6 +57,11 @@ private:
   CLI::Option *resumeOption = nullptr, *peakOption = nullptr;
 };
 } // namespace
+
+/// Products of two counts fit 64 bits; a larger number is a slip.
+static constexpr double largestCount = 1e9;
+static constexpr OptionRange counts = OptionRange::whole(0, largestCount);
+static constexpr OptionRange positive = OptionRange::whole(1, largestCount);
 
 static constexpr const char *footer =
     "Step lines: tokens/s counts tokens that are not padding. MFU = model "
@@ -69,6 +85,13 @@ void Parser::addPath(const char *name, std::string &value, const char *text) {
   paths.emplace_back(app.add_option(name, value, text), &value);
 }
 
+template <typename T>
+CLI::Option *Parser::addNumber(const char *name, T &value,
+                               const OptionRange &range, const char *text) {
+  auto check = [range](std::string &given) { return range.check(given); };
+  return app.add_option(name, value, text)->check(CLI::Validator(check, ""));
+}
+
 void Parser::addModelOptions() {
   addPath("--weights", options.weights,
           "Hugging Face checkpoint folder to start from");
@@ -88,50 +111,55 @@ void Parser::addDataOptions() {
   addPath("--data", options.data, "Token file to train on (qwen-prepare)");
   addPath("--eval", options.eval, "Token file to evaluate on");
   addPath("--out", options.out, "Folder for checkpoints and metrics");
-  app.add_option("--steps", options.trainer.steps, "Optimizer steps");
-  app.add_option(
-      "--epochs", options.trainer.epochs,
-      "Passes over the data (default 1), where --steps is not given");
-  app.add_option("--accumulation", options.trainer.accumulation,
-                 "Micro-batches of a step on each rank");
-  app.add_option("--packs-per-step", options.trainer.packsPerStep,
-                 "Micro-batches of a step over all ranks, instead of "
-                 "--accumulation on each; 0: not given");
-  app.add_option("--seed", options.trainer.seed,
-                 "Seed of sampling, initialisation and rounding");
+  addNumber("--steps", options.trainer.steps, counts, "Optimizer steps");
+  addNumber("--epochs", options.trainer.epochs, counts,
+            "Passes over the data (default 1), where --steps is not given");
+  addNumber("--accumulation", options.trainer.accumulation, positive,
+            "Micro-batches of a step on each rank");
+  addNumber("--packs-per-step", options.trainer.packsPerStep, counts,
+            "Micro-batches of a step over all ranks, instead of "
+            "--accumulation on each; 0: not given");
+  addNumber("--seed", options.trainer.seed,
+            OptionRange::whole(0, std::numeric_limits<uint32_t>::max()),
+            "Seed of sampling, initialisation and rounding");
 }
 
 void Parser::addOptimizerOptions() {
   Schedule &rates = options.trainer.schedule;
   AdamWOptions &adamw = options.trainer.adamw;
-  app.add_option("--lr", rates.peak, "Peak learning rate");
+  addNumber("--lr", rates.peak, OptionRange(), "Peak learning rate");
   app.add_option("--schedule", schedule, "constant, linear, cosine or wsd");
   app.add_option("--warmup", warmup, "Warm-up: steps, or a part (0.03, 3%)");
   app.add_option("--decay", decay, "Last part of wsd: steps, or a part");
-  app.add_option("--min-lr", rates.minimum, "Learning rate at the end");
-  app.add_option("--beta1", adamw.beta1, "AdamW beta1");
-  app.add_option("--beta2", adamw.beta2, "AdamW beta2");
-  app.add_option("--eps", adamw.epsilon, "AdamW epsilon");
-  app.add_option("--weight-decay", adamw.weightDecay, "Decoupled decay");
-  app.add_option("--clip", adamw.maxGradNorm,
-                 "Largest global gradient norm; 0: no clipping");
+  addNumber("--min-lr", rates.minimum, OptionRange(),
+            "Learning rate at the end");
+  addNumber("--beta1", adamw.beta1, {.most = 1, .mostExcluded = true},
+            "AdamW beta1");
+  addNumber("--beta2", adamw.beta2, {.most = 1, .mostExcluded = true},
+            "AdamW beta2");
+  addNumber("--eps", adamw.epsilon,
+            {.least = std::numeric_limits<float>::min()}, "AdamW epsilon");
+  addNumber("--weight-decay", adamw.weightDecay, OptionRange(),
+            "Decoupled decay");
+  addNumber("--clip", adamw.maxGradNorm, OptionRange(),
+            "Largest global gradient norm; 0: no clipping");
 }
 
 void Parser::addRunOptions() {
   RunOptions &run = options.run;
-  app.add_option("--eval-every", run.evalEvery,
-                 "Steps between evaluations; 0: at the end");
-  app.add_option("--save-every", run.saveEvery,
-                 "Steps between checkpoints; 0: at the end");
-  app.add_option("--keep", run.keep, "Checkpoints to keep");
-  app.add_option("--max-nonfinite", run.maxNonFinite,
-                 "Steps in a row without a finite update before giving up");
+  addNumber("--eval-every", run.evalEvery, counts,
+            "Steps between evaluations; 0: at the end");
+  addNumber("--save-every", run.saveEvery, counts,
+            "Steps between checkpoints; 0: at the end");
+  addNumber("--keep", run.keep, positive, "Checkpoints to keep");
+  addNumber("--max-nonfinite", run.maxNonFinite, positive,
+            "Steps in a row without a finite update before giving up");
   peakOption =
-      app.add_option("--peak-tflops", run.peakTflops,
-                     "Peak of a rank's device for MFU and HFU; 0: not shown")
+      addNumber("--peak-tflops", run.peakTflops, OptionRange(),
+                "Peak of a rank's device for MFU and HFU; 0: not shown")
           ->default_str("989.4, an H200's dense bf16, for sm_90a, else 0");
-  app.add_option("--log-every", options.logEvery,
-                 "Steps between lines where the output is no terminal");
+  addNumber("--log-every", options.logEvery, positive,
+            "Steps between lines where the output is no terminal");
   resumeOption =
       app.add_option("--resume", resume,
                      "Go on from the newest checkpoint in --out, or this one")
@@ -139,26 +167,32 @@ void Parser::addRunOptions() {
   app.add_flag("--eval-only", options.evalOnly,
                "Evaluate --weights on --eval and stop");
   app.add_flag("--info", options.info, "Print what the plan is and stop");
-  app.add_option("--benchmark", options.benchmark,
-                 "Time this many steps, print JSON and stop");
-  app.add_option("--documents", options.documents,
-                 "Lengths of the documents of every pack of --benchmark and "
-                 "--profile: 1602,841,1038")
+  addNumber("--benchmark", options.benchmark, counts,
+            "Time this many steps, print JSON and stop");
+  addNumber("--documents", options.documents, positive,
+            "Lengths of the documents of every pack of --benchmark and "
+            "--profile: 1602,841,1038")
       ->delimiter(',');
   app.add_flag("--profile{3}", options.profile,
                "Print where the time of a step goes, from this many steps, "
-               "and stop");
+               "and stop")
+      ->check(CLI::Validator(
+          [](std::string &given) { return positive.check(given); }, ""));
   addPath("--profile-trace", options.profileTrace,
           "Trace of --profile (default: profile.json in --out)");
   app.add_flag("--selfcheck", options.selfcheck,
                "Check what the plan computes on this machine and stop");
-  app.add_option("--threads", options.threads, "Threads; 0: all cores");
-  app.add_option("--device", options.device,
-                 "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
-                 "leaves");
-  app.add_option("--rank-timeout", options.rankTimeout,
-                 "Seconds without a sign of life, or in one launch, after "
-                 "which a rank counts as lost");
+  app.add_flag("--dry-run", options.dryRun,
+               "Check plan, data, weights, memory and output, print what would "
+               "run, and stop");
+  addNumber("--threads", options.threads, OptionRange::whole(0, 4096),
+            "Threads; 0: all cores");
+  addNumber("--device", options.device, OptionRange::whole(0, 4096),
+            "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
+            "leaves");
+  addNumber("--rank-timeout", options.rankTimeout, OptionRange::whole(1, 86400),
+            "Seconds without a sign of life, or in one launch, after "
+            "which a rank counts as lost");
   app.add_flag("--wait-each-launch", options.waitEachLaunch,
                "GPU: no graphs, and a wait after each launch, so that an error "
                "of the GPU names its launch (slow)");
@@ -175,18 +209,70 @@ Parser::parse(std::span<const std::string> arguments,
   app.allow_config_extras(CLI::config_extras_mode::error);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
+    if (!configPath.empty())
+      QWEN_RETURN_IF_ERROR(checkNames(configPath));
     app.parse(reversed);
   } catch (const CLI::CallForHelp &) {
     return std::optional<std::string>(app.help());
   } catch (const CLI::ParseError &error) {
-    std::string text = error.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    if (!configPath.empty())
-      return invalidArgument("{} (options of the command line and '{}')", text,
-                             configPath);
-    return invalidArgument("{}; --help lists the options", text);
+    return describe(error, configPath);
   }
   return std::optional<std::string>();
+}
+
+std::vector<std::string> Parser::names() const {
+  std::vector<std::string> names;
+  for (const CLI::Option *option : app.get_options())
+    for (const std::string &name : option->get_lnames())
+      names.push_back(name);
+  return names;
+}
+
+/// "; did you mean --lr?", or nothing.
+static std::string guess(const std::string &name,
+                         std::span<const std::string> names,
+                         const char *prefix) {
+  std::string nearest = nearestName(name, names);
+  return nearest.empty() ? ""
+                         : fmt::format("; did you mean {}{}?", prefix, nearest);
+}
+
+/// Every key of the file is an option.
+Status Parser::checkNames(const std::string &configPath) const {
+  std::vector<std::string> known = names();
+  for (const CLI::ConfigItem &item :
+       app.get_config_formatter()->from_file(configPath)) {
+    bool isSection = item.name == "++" || item.name == "--";
+    if (isSection || !item.parents.empty())
+      return invalidArgument(
+          "'{}': section '{}': expected options alone", configPath,
+          printable(item.parents.empty() ? item.name : item.parents.front()));
+    if (std::find(known.begin(), known.end(), item.name) == known.end())
+      return invalidArgument("'{}': no option '{}'{}", configPath,
+                             printable(item.name), guess(item.name, known, ""));
+  }
+  return okStatus();
+}
+
+Status Parser::describe(const CLI::ParseError &error,
+                        const std::string &configPath) const {
+  std::string text = error.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  // What CLI11 lists as left over, of which the first is the slip.
+  std::vector<std::string> rest = app.remaining();
+  auto option = std::find_if(rest.begin(), rest.end(), [](auto &argument) {
+    return argument.starts_with("-");
+  });
+  if (option != rest.end()) {
+    std::string name = option->substr(0, option->find('='));
+    name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+    text = fmt::format("no option '{}'{}", printable(*option),
+                       guess(name, names(), "--"));
+  }
+  if (!configPath.empty())
+    return invalidArgument("{} (options of the command line and '{}')", text,
+                           configPath);
+  return invalidArgument("{}; --help lists the options", text);
 }
 
 std::set<std::string> Parser::givenPaths() const {
@@ -228,83 +314,40 @@ static Status firstBroken(std::span<const Rule> rules) {
   return okStatus();
 }
 
-/// Every number that shapes training is where it makes sense.
-static Status checkTraining(const TrainerOptions &trainer) {
-  const AdamWOptions &adamw = trainer.adamw;
+/// Options that contradict each other or that nothing would look at.
+Status Parser::checkContradictions() const {
+  const TrainerOptions &trainer = options.trainer;
+  const Schedule &rates = trainer.schedule;
+  int ways = int(options.benchmark > 0) + int(options.profile > 0) +
+             int(options.selfcheck) + int(options.evalOnly) +
+             int(options.dryRun);
+  bool isMeasuring = options.benchmark > 0 || options.profile > 0;
   const Rule rules[] = {
-      {trainer.steps >= 0, "--steps must not be negative"},
-      {trainer.epochs >= 0, "--epochs must not be negative"},
-      {trainer.accumulation >= 1, "--accumulation must be at least 1"},
-      {trainer.packsPerStep >= 0, "--packs-per-step must not be negative"},
       {trainer.packsPerStep == 0 || trainer.accumulation == 1,
        "--packs-per-step and --accumulation exclude each other"},
       {trainer.steps == 0 || trainer.epochs == 0,
        "--steps and --epochs exclude each other"},
-      {std::isfinite(trainer.schedule.peak) && trainer.schedule.peak >= 0,
-       "--lr must be a number of at least 0"},
-      {trainer.schedule.minimum >= 0 &&
-           trainer.schedule.minimum <= trainer.schedule.peak,
-       "--min-lr must lie between 0 and --lr"},
-      {adamw.beta1 >= 0 && adamw.beta1 < 1, "--beta1 must lie in [0, 1)"},
-      {adamw.beta2 >= 0 && adamw.beta2 < 1, "--beta2 must lie in [0, 1)"},
-      {std::isfinite(adamw.epsilon) &&
-           adamw.epsilon >= std::numeric_limits<float>::min(),
-       "--eps must be a positive float32 number"},
-      {std::isfinite(adamw.weightDecay) && adamw.weightDecay >= 0,
-       "--weight-decay must be a number of at least 0"},
-      {std::isfinite(adamw.maxGradNorm) && adamw.maxGradNorm >= 0,
-       "--clip must be a number of at least 0"},
-  };
-  return firstBroken(rules);
-}
-
-/// Every other number, too.
-static Status checkRun(const Options &options) {
-  const RunOptions &run = options.run;
-  int ways = int(options.benchmark > 0) + int(options.profile > 0) +
-             int(options.selfcheck) + int(options.evalOnly);
-  const std::vector<int64_t> &documents = options.documents;
-  const Rule rules[] = {
-      {run.evalEvery >= 0, "--eval-every must not be negative"},
-      {run.saveEvery >= 0, "--save-every must not be negative"},
-      {run.keep >= 1, "--keep must be at least 1"},
-      {run.maxNonFinite >= 1, "--max-nonfinite must be at least 1"},
-      {run.peakTflops >= 0, "--peak-tflops must not be negative"},
-      {options.benchmark >= 0, "--benchmark must not be negative"},
-      {options.profile >= 0, "--profile must not be negative"},
-      {ways <= 1, "--benchmark, --profile, --selfcheck and --eval-only exclude "
-                  "each other"},
-      {options.threads >= 0 && options.threads <= 4096,
-       "--threads must lie between 0 and 4096"},
-      {options.device >= 0, "--device must not be negative"},
-      {options.rankTimeout >= 1 && options.rankTimeout <= 86400,
-       "--rank-timeout must lie between 1 and 86400"},
-      {std::all_of(documents.begin(), documents.end(),
-                   [](int64_t length) { return length >= 1; }),
-       "--documents must be lengths of at least 1"},
-      {documents.empty() || options.data.empty(),
+      {rates.minimum <= rates.peak, "--min-lr must lie between 0 and --lr"},
+      {rates.minimum == 0 || rates.kind != ScheduleKind::Constant,
+       "--min-lr needs another --schedule than constant"},
+      {!isGiven("--decay") || rates.kind == ScheduleKind::Wsd,
+       "--decay needs --schedule wsd"},
+      {ways <= 1, "--benchmark, --profile, --selfcheck, --eval-only and "
+                  "--dry-run exclude each other"},
+      {options.documents.empty() || options.data.empty(),
        "--documents and --data exclude each other"},
-      {documents.empty() || options.benchmark > 0 || options.profile > 0,
+      {options.documents.empty() || isMeasuring,
        "--documents needs --benchmark or --profile"},
-      {options.logEvery >= 1, "--log-every must be at least 1"},
+      {options.profileTrace.empty() || options.profile > 0,
+       "--profile-trace needs --profile"},
+      {!isGiven("--eval-every") || !options.isTraining() ||
+           !options.eval.empty(),
+       "--eval-every needs --eval"},
+      {options.carry.empty() || options.init.empty(),
+       "--carry and --init exclude each other: random weights have nothing to "
+       "carry"},
   };
   return firstBroken(rules);
-}
-
-/// Products of two counts fit 64 bits; a larger number is a slip.
-static Status checkCounts(const Options &options) {
-  constexpr int64_t largest = 1'000'000'000;
-  const TrainerOptions &trainer = options.trainer;
-  for (int64_t count :
-       {trainer.steps, trainer.epochs, trainer.accumulation,
-        trainer.packsPerStep, options.run.evalEvery, options.run.saveEvery,
-        options.run.keep, options.run.maxNonFinite, options.benchmark,
-        options.profile, options.logEvery})
-    if (count > largest)
-      return invalidArgument("a number of steps, epochs, micro-batches or "
-                             "checkpoints is {}, expected at most {}",
-                             count, largest);
-  return okStatus();
 }
 
 /// The options that each way of running needs.
@@ -352,9 +395,7 @@ Status Parser::finish() {
   // In a file an option without a value is written `resume = true`.
   if (options.resume && resume != "true")
     options.resumeFrom = resume;
-  QWEN_RETURN_IF_ERROR(checkCounts(options));
-  QWEN_RETURN_IF_ERROR(checkTraining(options.trainer));
-  QWEN_RETURN_IF_ERROR(checkRun(options));
+  QWEN_RETURN_IF_ERROR(checkContradictions());
   QWEN_RETURN_IF_ERROR(checkRequired(options));
   if (options.trainer.steps == 0 && options.trainer.epochs == 0)
     options.trainer.epochs = 1;

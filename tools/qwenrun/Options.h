@@ -44,6 +44,7 @@ struct Options {
   int64_t profile = 0;      ///< steps to profile; 0: no profile
   std::string profileTrace; ///< file; empty: profile.json in `out`
   bool selfcheck = false;
+  bool dryRun = false;            ///< check everything, train nothing
   std::vector<int64_t> documents; ///< of a benchmark's pack; empty: its own
   bool peakGiven = false;         ///< run.peakTflops was given
   int threads = 0;
@@ -51,6 +52,11 @@ struct Options {
   bool waitEachLaunch = false;
   double rankTimeout = 30; ///< seconds
   int64_t logEvery = 10;
+
+  /// Not one of the other ways of running.
+  bool isTraining() const {
+    return !evalOnly && !info && benchmark == 0 && profile == 0 && !selfcheck;
+  }
 
   /// The options that shape training, as a JSON object.
   std::string trainingText() const;

@@ -96,24 +96,30 @@ static std::string foldNumbers(const std::string &name) {
 }
 
 std::string qwen::describeDecay(Engine &engine, double weightDecay) {
-  std::map<std::string, int64_t> kinds[2];
-  int64_t tensors[2] = {0, 0};
+  enum { NoDecay, Decay, NotTrained, Kinds };
+  std::map<std::string, int64_t> names[Kinds];
+  int64_t tensors[Kinds] = {};
   for (size_t i = 0; const ParameterView &view : engine.parameters()) {
-    bool decays = engine.roles()[i++].decay;
-    ++kinds[decays][foldNumbers(view.name)];
-    ++tensors[decays];
+    const ParameterRole &role = engine.roles()[i++];
+    int kind = !role.gradient.data ? NotTrained : role.decay ? Decay : NoDecay;
+    ++names[kind][foldNumbers(view.name)];
+    ++tensors[kind];
   }
-  auto list = [](const std::map<std::string, int64_t> &names) {
-    std::string text;
-    for (auto &[name, count] : names)
-      text += fmt::format("{}{}{}", text.empty() ? "" : ", ", name,
-                          count > 1 ? fmt::format(" x{}", count) : "");
+  auto list = [&](std::string_view what, int kind) {
+    std::string text = fmt::format("{} {} tensors", what, tensors[kind]);
+    const char *separator = ": ";
+    for (auto &[name, count] : names[kind]) {
+      text += separator + name + (count > 1 ? fmt::format(" x{}", count) : "");
+      separator = ", ";
+    }
     return text;
   };
-  return fmt::format("weight decay {} on {} tensors: {}\nno decay on {} "
-                     "tensors: {}",
-                     weightDecay, tensors[true], list(kinds[true]),
-                     tensors[false], list(kinds[false]));
+  std::string text =
+      list(fmt::format("weight decay {} on", weightDecay), Decay) + "\n" +
+      list("no decay on", NoDecay);
+  return tensors[NotTrained] == 0
+             ? text
+             : text + "\n" + list("not trained:", NotTrained);
 }
 
 /// Mean over the norm weights that start at `init`.

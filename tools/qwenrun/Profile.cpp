@@ -48,12 +48,14 @@ static std::vector<StepPart> makeStep(const Session &session,
     supervised += batch.supervised;
   auto scale = float(1 / double(std::max<int64_t>(supervised, 1)));
   std::vector<StepPart> step;
-  for (const Batch &batch : batches)
-    step.push_back({*plan.findProgram("micro_step"), batch.contextPairs,
+  for (const Batch &batch : batches) {
+    const char *program = step.empty() ? "first_micro_step" : "micro_step";
+    step.push_back({*plan.findProgram(program), batch.contextPairs,
                     [&inputs, &batch, scale] {
                       setInputs(batch, inputs);
                       *inputs.lossScale.as<float>() = scale;
                     }});
+  }
   const TrainerOptions &options = session.options.trainer;
   auto hyper = makeHyper(options.adamw, options.schedule.peak, 1);
   step.push_back({*plan.findProgram("update"), 0, [&inputs, &options, hyper] {
@@ -119,14 +121,15 @@ Status qwen::profile(Session &session, const Plan &plan) {
                                     options.profile));
   if (!session.isFirst())
     return okStatus();
-  fmt::print("\n{}, mean of {} steps\nmax: {:.4g} TFLOP/s and {:.3g} TB/s, of "
-             "{}\n\n{}\n{}",
-             session.engine->device().deviceName(), options.profile,
-             ceilings.flops * 1e-12, ceilings.bytes * 1e-12, ceilings.how,
-             profileTables(measured.profile, ceilings),
-             describeStep(session, measured, batches));
+  print(stdout,
+        "\n{}, mean of {} steps\nmax: {:.4g} TFLOP/s and {:.3g} TB/s, of "
+        "{}\n\n{}\n{}",
+        session.engine->device().deviceName(), options.profile,
+        ceilings.flops * 1e-12, ceilings.bytes * 1e-12, ceilings.how,
+        profileTables(measured.profile, ceilings),
+        describeStep(session, measured, batches));
   std::string path = tracePath(options);
   QWEN_RETURN_IF_ERROR(publishFile(path, profileTrace(measured.profile)));
-  fmt::print("trace: {} (chrome://tracing or ui.perfetto.dev)\n", path);
+  print(stdout, "trace: {} (chrome://tracing or ui.perfetto.dev)\n", path);
   return okStatus();
 }

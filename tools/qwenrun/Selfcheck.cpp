@@ -18,13 +18,15 @@ static void append(Rows &rows, Rows more) {
               std::make_move_iterator(more.end()));
 }
 
-/// The micro-step by single launches, whose times nobody looks at.
+/// A micro-step by single launches, whose times nobody looks at.
 static PlainMicroStep plainMicroStep(PlanEngine &engine) {
   Executor &device = engine.device();
-  int program = *device.plan().findProgram("micro_step");
-  auto launches = size_t(device.plan().programs()[size_t(program)].launches);
-  return [&device, program, launches]() -> StatusOr<Buffer> {
-    std::vector<float> times(launches);
+  return [&device](EngineRun::Program which) -> StatusOr<Buffer> {
+    bool isFirst = which == EngineRun::Program::FirstMicroStep;
+    int program =
+        *device.plan().findProgram(isFirst ? "first_micro_step" : "micro_step");
+    std::vector<float> times(
+        size_t(device.plan().programs()[size_t(program)].launches));
     QWEN_RETURN_IF_ERROR(device.runTimed(program, times));
     return *device.output(program, "nll");
   };
@@ -35,8 +37,7 @@ static StatusOr<Rows> checkModel(const Session &session, const Plan &plan,
                                  TargetKind kind) {
   QWEN_ASSIGN_OR_RETURN(PlanEngine engine,
                         PlanEngine::create(plan, executorOptions(session)));
-  fmt::print(session.log, "{}; weights: random\n",
-             engine.device().deviceName());
+  print(session.log, "{}; weights: random\n", engine.device().deviceName());
   uint32_t seed = session.options.trainer.seed;
   QWEN_RETURN_IF_ERROR(initializeParameters(engine, seed));
   Rows rows;
@@ -86,8 +87,8 @@ Status qwen::selfcheck(const Session &session, const Plan &plan) {
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - begin;
   int64_t compared = countCompared(rows), misses = countMisses(rows);
-  fmt::print("{}{} of {} checks passed in {:.1f} s\n", checkTable(rows),
-             compared - misses, compared, taken.count());
+  print(stdout, "{}{} of {} checks passed in {:.1f} s\n", checkTable(rows),
+        compared - misses, compared, taken.count());
   if (misses == 0)
     return okStatus();
   return makeError(StatusCode::FailedPrecondition,

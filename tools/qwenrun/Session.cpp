@@ -24,18 +24,17 @@ ExecutorOptions qwen::executorOptions(const Session &session) {
 
 Status qwen::openEngine(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
-  fmt::print(session.log, "{}\n{}\n", table,
-             describeForecast(plan.info().forecast));
+  print(session.log, "{}\n{}\n", table, describeForecast(plan.info().forecast));
   QWEN_ASSIGN_OR_RETURN(PlanEngine engine,
                         PlanEngine::create(plan, executorOptions(session)));
   session.engine = std::make_unique<PlanEngine>(std::move(engine));
-  fmt::print(session.log, "{}\n", describeDevice(session.engine->device()));
+  print(session.log, "{}\n", describeDevice(session.engine->device()));
   if (std::string warning = session.engine->device().warning();
       !warning.empty())
-    fmt::print(session.log, "warning: {}\n", warning);
-  fmt::print(session.log, "{}\n",
-             describeDecay(*session.engine,
-                           session.options.trainer.adamw.weightDecay));
+    print(session.log, "warning: {}\n", warning);
+  print(session.log, "{}\n",
+        describeDecay(*session.engine,
+                      session.options.trainer.adamw.weightDecay));
   return okStatus();
 }
 
@@ -49,14 +48,13 @@ StatusOr<TokenDataset> qwen::openDataset(const Session &session,
   QWEN_ASSIGN_OR_RETURN(
       EpochPacking packing,
       EpochPacking::createInOrder(data, {info.tokens, info.maxDocuments}));
-  fmt::print(
-      session.log,
-      "data '{}': {} documents, {} tokens, {} supervised, tokenizer {}\n", path,
-      data.documents(), data.tokens(), data.supervisedTokens(),
-      data.tokenizerHash().empty() ? "not named"
-                                   : printable(data.tokenizerHash(), 12));
+  print(session.log,
+        "data '{}': {} documents, {} tokens, {} supervised, tokenizer {}\n",
+        path, data.documents(), data.tokens(), data.supervisedTokens(),
+        data.tokenizerHash().empty() ? "not named"
+                                     : printable(data.tokenizerHash(), 12));
   if (data.supervisedTokens() == 0)
-    fmt::print(session.log, "warning: '{}' has no supervised token\n", path);
+    print(session.log, "warning: '{}' has no supervised token\n", path);
   return data;
 }
 
@@ -71,8 +69,8 @@ Status qwen::loadWeights(Session &session) {
   if (!session.source) {
     QWEN_RETURN_IF_ERROR(
         initializeParameters(*session.engine, options.trainer.seed));
-    fmt::print(session.log, "weights: random, seed {}, in {:.1f} s\n",
-               options.trainer.seed, seconds());
+    print(session.log, "weights: random, seed {}, in {:.1f} s\n",
+          options.trainer.seed, seconds());
     return okStatus();
   }
   QWEN_ASSIGN_OR_RETURN(LoadReport report,
@@ -82,7 +80,7 @@ Status qwen::loadWeights(Session &session) {
   QWEN_ASSIGN_OR_RETURN(
       std::string text,
       describeLoad(*session.engine, report, session.source->directory()));
-  fmt::print(session.log, "{}; in {:.1f} s\n", text, seconds());
+  print(session.log, "{}; in {:.1f} s\n", text, seconds());
   return okStatus();
 }
 
@@ -101,7 +99,7 @@ Status qwen::evaluateOnly(Session &session, const Plan &plan) {
                      "the loss on '{}' is not finite", options.eval);
   if (!session.isFirst())
     return okStatus();
-  fmt::print("{{\"loss\": {}, \"perplexity\": {}, \"tokens\": {}}}\n",
-             result.loss, std::exp(result.loss), result.supervised);
+  print(stdout, "{{\"loss\": {}, \"perplexity\": {}, \"tokens\": {}}}\n",
+        result.loss, std::exp(result.loss), result.supervised);
   return okStatus();
 }

@@ -9,6 +9,7 @@
 #define QWEN_TOOLS_QWENRUN_SESSION_H
 
 #include "Options.h"
+#include "runtime/support/Print.h"
 #include "runtime/trainer/PlanEngine.h"
 
 #include <chrono>
@@ -50,6 +51,9 @@ StatusOr<TokenDataset> openDataset(const Session &session,
 /// Trains; the whole of the usual command.
 Status train(Session &session, const Plan &plan,
              const std::function<bool()> &stopRequested);
+
+/// --dry-run: everything that training does before it loads weights.
+Status dryRun(Session &session, const Plan &plan);
 
 /// --eval-only: one JSON line on stdout.
 Status evaluateOnly(Session &session, const Plan &plan);

@@ -3,6 +3,8 @@
 #include "PlanReport.h"
 #include "Session.h"
 
+#include "runtime/support/Format.h"
+
 using namespace qwen;
 
 namespace {
@@ -31,12 +33,12 @@ static StatusOr<Start> findStart(Session &session) {
     std::vector<std::string> warnings;
     auto newest = findNewestCheckpoint(options.out, warnings);
     for (const std::string &warning : warnings)
-      fmt::print(session.log, "warning: {}\n", warning);
+      print(session.log, "warning: {}\n", warning);
     bool canStart = !options.weights.empty() || !options.init.empty();
     if (!newest.ok() && warnings.empty() && canStart) {
-      fmt::print(session.log,
-                 "--resume: '{}' has no checkpoint yet, starting anew\n",
-                 options.out);
+      print(session.log,
+            "--resume: '{}' has no checkpoint yet, starting anew\n",
+            options.out);
       return start;
     }
     if (!newest.ok())
@@ -55,14 +57,14 @@ static StatusOr<Start> findStart(Session &session) {
                      "{}: go back in another --out, or remove it",
                      start.checkpoint, start.state.step, options.out,
                      all.front().step);
-  fmt::print(session.log, "resuming from '{}': step {}, epoch {}, pack {}\n",
-             start.checkpoint, start.state.step, start.state.epoch,
-             start.state.pack);
+  print(session.log, "resuming from '{}': step {}, epoch {}, pack {}\n",
+        start.checkpoint, start.state.step, start.state.epoch,
+        start.state.pack);
   if (start.state.options != options.run.optionsText)
-    fmt::print(session.log,
-               "warning: options changed since the checkpoint: were {}, are "
-               "{}\n",
-               start.state.options, options.run.optionsText);
+    print(session.log,
+          "warning: options changed since the checkpoint: were {}, are "
+          "{}\n",
+          start.state.options, options.run.optionsText);
   return start;
 }
 
@@ -100,8 +102,8 @@ static Status collectSideFiles(Session &session, const Plan &plan) {
       if (fact.name == "config.json")
         session.sideFiles.addText(fact.name, fact.text);
   if (!session.sideFiles.has("config.json"))
-    fmt::print(session.log, "warning: the checkpoints will have no config.json "
-                            "(--model-config gives one)\n");
+    print(session.log, "warning: the checkpoints will have no config.json "
+                       "(--model-config gives one)\n");
   return okStatus();
 }
 
@@ -115,22 +117,22 @@ static Status loadState(Session &session, const Start &start) {
   QWEN_ASSIGN_OR_RETURN(
       std::string text,
       describeLoad(*session.engine, session.resumed->report, start.checkpoint));
-  fmt::print(session.log, "{}\n", text);
+  print(session.log, "{}\n", text);
   return okStatus();
 }
 
 static void printTraining(const Session &session, const Trainer &trainer) {
   const TrainerOptions &options = session.options.trainer;
   int64_t packs = trainer.state().identity.accumulation;
-  fmt::print(session.log,
-             "packing: {} packs an epoch, {:.1f}% full; {} steps of {} "
-             "micro-batch{}{}, {} schedule, lr {}\n",
-             trainer.packsOfEpoch(), trainer.packingEfficiency() * 100,
-             trainer.totalSteps(), packs, packs == 1 ? "" : "es",
-             session.ranks->size() > 1
-                 ? fmt::format(" on {} ranks", session.ranks->size())
-                 : "",
-             scheduleKindName(options.schedule.kind), options.schedule.peak);
+  print(session.log,
+        "packing: {} packs an epoch, {:.1f}% full; {} steps of {} "
+        "micro-batch{}{}, {} schedule, lr {}\n",
+        trainer.packsOfEpoch(), trainer.packingEfficiency() * 100,
+        trainer.totalSteps(), packs, packs == 1 ? "" : "es",
+        session.ranks->size() > 1
+            ? fmt::format(" on {} ranks", session.ranks->size())
+            : "",
+        scheduleKindName(options.schedule.kind), options.schedule.peak);
 }
 
 /// Watches the GPU, where there is one that can be asked.
@@ -141,8 +143,8 @@ static std::optional<GpuMonitor> watchGpu(const Session &session) {
   auto monitor = GpuMonitor::open(address);
   if (monitor.ok())
     return std::move(monitor).value();
-  fmt::print(session.log, "no state of the GPU in the step lines: {}\n",
-             monitor.status().message());
+  print(session.log, "no state of the GPU in the step lines: {}\n",
+        monitor.status().message());
   return std::nullopt;
 }
 
@@ -179,59 +181,137 @@ static Status runTraining(Session &session, Trainer &trainer,
   return okStatus();
 }
 
-Status qwen::train(Session &session, const Plan &plan,
-                   const std::function<bool()> &stopRequested) {
+/// A checkpoint must fit the disk. The older ones are removed only after it.
+static Status checkDiskSpace(Session &session, const Plan &plan) {
+  const PlanForecast &forecast = plan.info().forecast;
+  // The forecast is one rank's.
+  int64_t ranks = plan.info().worldSize;
+  int64_t needed = (forecast.parameters + forecast.optimizer) * ranks;
+  if (session.source) {
+    needed = forecast.optimizer * ranks;
+    for (const Checkpoint::Shard &shard : session.source->shards())
+      for (const StoredTensor &tensor : shard.file.tensors())
+        needed += static_cast<int64_t>(tensor.data.size());
+  }
+  QWEN_ASSIGN_OR_RETURN(int64_t free,
+                        checkFreeSpace(session.options.out, needed));
+  print(session.log, "a checkpoint takes {}, {} are free in '{}'\n",
+        formatBytes(double(needed)), formatBytes(double(free)),
+        session.options.out);
+  return okStatus();
+}
+
+namespace {
+/// What training needs beside the session, open and checked.
+struct Prepared {
+  std::optional<TokenDataset> data, evalData;
+  /// Locked; empty for a new run, whose folder is made at the last moment.
+  std::optional<RunDirectory> directory;
+  Start start;
+};
+} // namespace
+
+static Status openData(const Session &session, const Plan &plan,
+                       Prepared &prepared) {
+  const Options &options = session.options;
+  QWEN_ASSIGN_OR_RETURN(prepared.data,
+                        openDataset(session, options.data, plan));
+  if (options.eval.empty())
+    return okStatus();
+  QWEN_ASSIGN_OR_RETURN(prepared.evalData,
+                        openDataset(session, options.eval, plan));
+  if (prepared.evalData->tokenizerHash() != prepared.data->tokenizerHash())
+    return makeError(StatusCode::FailedPrecondition,
+                     "'{}' and '{}' were made with different tokenizers",
+                     options.data, options.eval);
+  if (prepared.evalData->supervisedTokens() == 0)
+    return invalidArgument("'{}' has no supervised token to evaluate on",
+                           options.eval);
+  return okStatus();
+}
+
+/// Everything that can be known to be wrong before weights are loaded. Writes
+/// nothing but the lock of a resumed run.
+static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
   const Options &options = session.options;
   QWEN_RETURN_IF_ERROR(checkWritableDirectory(options.out));
-  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
-                        openDataset(session, options.data, plan));
-  std::optional<TokenDataset> evalData;
-  if (!options.eval.empty()) {
-    QWEN_ASSIGN_OR_RETURN(evalData, openDataset(session, options.eval, plan));
-    if (evalData->tokenizerHash() != data.tokenizerHash())
-      return makeError(StatusCode::FailedPrecondition,
-                       "'{}' and '{}' were made with different tokenizers",
-                       options.data, options.eval);
-    if (evalData->supervisedTokens() == 0)
-      return invalidArgument("'{}' has no supervised token to evaluate on",
-                             options.eval);
-  }
-  // A resumed run's folder exists; it is locked before it is looked at. A new
-  // run's folder is made when nothing can go wrong any more.
-  std::optional<RunDirectory> directory;
-  if (session.isFirst() && options.resume &&
+  QWEN_RETURN_IF_ERROR(openData(session, plan, prepared));
+  // A resumed run's folder exists; it is locked before it is looked at.
+  if (session.isFirst() && options.resume && !options.dryRun &&
       !listCheckpoints(options.out).empty()) {
     QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
-    directory.emplace(std::move(opened));
+    prepared.directory.emplace(std::move(opened));
   }
-  QWEN_ASSIGN_OR_RETURN(Start start, agreeOnStart(session));
-  const std::string &weights =
-      start.checkpoint.empty() ? options.weights : start.checkpoint;
+  QWEN_ASSIGN_OR_RETURN(prepared.start, agreeOnStart(session));
+  const std::string &weights = prepared.start.checkpoint.empty()
+                                   ? options.weights
+                                   : prepared.start.checkpoint;
   if (!weights.empty()) {
     QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(weights));
   }
   QWEN_RETURN_IF_ERROR(collectSideFiles(session, plan));
-  QWEN_RETURN_IF_ERROR(openEngine(session, plan));
-  QWEN_ASSIGN_OR_RETURN(
-      Trainer trainer, Trainer::create(*session.engine, data, options.trainer));
-  if (!start.checkpoint.empty())
-    QWEN_RETURN_IF_ERROR(trainer.restore(start.state));
+  QWEN_RETURN_IF_ERROR(checkDiskSpace(session, plan));
+  return openEngine(session, plan);
+}
+
+/// A short trial of a long run's options is no fault, but should be known.
+static void warnOfShortRun(const Session &session, int64_t steps) {
+  const StepSpan &warmup = session.options.trainer.schedule.warmup;
+  if (!warmup.isRatio && warmup.value > double(steps))
+    print(session.log,
+          "warning: a warm-up of {} steps in a run of {}: the learning rate "
+          "never reaches --lr\n",
+          warmup.value, steps);
+}
+
+static StatusOr<Trainer> makeTrainer(Session &session,
+                                     const Prepared &prepared) {
+  QWEN_ASSIGN_OR_RETURN(Trainer trainer,
+                        Trainer::create(*session.engine, *prepared.data,
+                                        session.options.trainer));
+  if (!prepared.start.checkpoint.empty())
+    QWEN_RETURN_IF_ERROR(trainer.restore(prepared.start.state));
   printTraining(session, trainer);
-  if (trainer.finished()) {
-    fmt::print(session.log, "nothing to do: '{}' has step {} of {}\n",
-               start.checkpoint, trainer.state().step, trainer.totalSteps());
+  warnOfShortRun(session, trainer.totalSteps());
+  if (trainer.finished())
+    print(session.log, "nothing to do: '{}' has step {} of {}\n",
+          prepared.start.checkpoint, trainer.state().step,
+          trainer.totalSteps());
+  return trainer;
+}
+
+Status qwen::dryRun(Session &session, const Plan &plan) {
+  Prepared prepared;
+  QWEN_RETURN_IF_ERROR(prepare(session, plan, prepared));
+  QWEN_ASSIGN_OR_RETURN(Trainer trainer, makeTrainer(session, prepared));
+  if (session.source)
+    QWEN_RETURN_IF_ERROR(checkLayout(
+        *session.source, session.engine->parameters(), session.options.carry));
+  print(session.log, "dry run: plan, data, weights, memory and output are "
+                     "good; nothing was trained or written\n");
+  return okStatus();
+}
+
+Status qwen::train(Session &session, const Plan &plan,
+                   const std::function<bool()> &stopRequested) {
+  const Options &options = session.options;
+  Prepared prepared;
+  QWEN_RETURN_IF_ERROR(prepare(session, plan, prepared));
+  QWEN_ASSIGN_OR_RETURN(Trainer trainer, makeTrainer(session, prepared));
+  if (trainer.finished())
     return okStatus();
-  }
-  QWEN_RETURN_IF_ERROR(loadState(session, start));
-  if (session.isFirst() && !directory) {
+  QWEN_RETURN_IF_ERROR(loadState(session, prepared.start));
+  // A new run's folder is made when nothing can go wrong any more.
+  if (session.isFirst() && !prepared.directory) {
     QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
-    directory.emplace(std::move(opened));
+    prepared.directory.emplace(std::move(opened));
     // Another run may have come and gone since the folder was looked at.
     if (!listCheckpoints(options.out).empty())
       return makeError(StatusCode::FailedPrecondition,
                        "'{}' got checkpoints of another run meanwhile",
                        options.out);
   }
-  return runTraining(session, trainer, evalData,
-                     directory ? &*directory : nullptr, stopRequested);
+  return runTraining(session, trainer, prepared.evalData,
+                     prepared.directory ? &*prepared.directory : nullptr,
+                     stopRequested);
 }

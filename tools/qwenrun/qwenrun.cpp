@@ -6,25 +6,24 @@
 
 #include "PlanReport.h"
 #include "Session.h"
+#include "Signals.h"
 
 #include "runtime/profile/Implementations.h"
+#include "runtime/support/Print.h"
 
-#include <csignal>
 #include <unistd.h>
 
 using namespace qwen;
 
-static volatile std::sig_atomic_t stopSignal = 0;
-
-/// The first signal asks for a clean stop, a second one ends the process.
-static void requestStop(int signal) {
-  stopSignal = signal;
-  std::signal(signal, SIG_DFL);
+/// Prints what was asked for: here an error of the stream is one of the run.
+static Status printResult(std::string_view text) {
+  printText(stdout, text);
+  return printError(stdout, "the standard output");
 }
 
 static int report(const Communicator *ranks, const std::string &message) {
-  fmt::print(stderr, "qwenrun: error: {}{}\n",
-             ranks ? fmt::format("rank {}: ", ranks->rank()) : "", message);
+  print(stderr, "qwenrun: error: {}{}\n",
+        ranks ? fmt::format("rank {}: ", ranks->rank()) : "", message);
   return 1;
 }
 
@@ -49,31 +48,9 @@ static Status joinOthers(Session &session,
                      : makeError(StatusCode::IoError, "cannot open /dev/null");
 }
 
-static Status run(std::span<const std::string> arguments,
-                  std::unique_ptr<Communicator> &ranks) {
-  Session session; // its time is that of the start
-  QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
-  if (parsed.message) {
-    fmt::print("{}", *parsed.message);
-    return okStatus();
-  }
-  session.options = std::move(parsed.options);
+/// The ways of running that end with a result on the standard output.
+static Status runOnce(Session &session, const Plan &plan) {
   const Options &options = session.options;
-  // Where stdout carries a result, people read stderr.
-  if (options.evalOnly || options.benchmark > 0)
-    session.log = stderr;
-  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
-  if (!options.peakGiven)
-    session.options.run.peakTflops = peakTflops(plan.info().targetKind);
-  if (options.info) {
-    fmt::print("{}", describePlan(plan, options.plan));
-    QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
-    fmt::print("{}\n", table);
-    return okStatus();
-  }
-  QWEN_RETURN_IF_ERROR(joinOthers(session, ranks));
-  if (!options.config.empty())
-    fmt::print(session.log, "options from '{}'\n", options.config);
   if (options.evalOnly)
     return evaluateOnly(session, plan);
   if (options.benchmark > 0)
@@ -82,15 +59,53 @@ static Status run(std::span<const std::string> arguments,
     return profile(session, plan);
   if (options.selfcheck)
     return selfcheck(session, plan);
-  std::signal(SIGINT, requestStop);
-  std::signal(SIGTERM, requestStop);
-  // mpirun kills what it was to stop, but passes this one on.
-  if (ranks)
-    std::signal(SIGUSR1, requestStop);
-  return train(session, plan, [] { return stopSignal != 0; });
+  return dryRun(session, plan);
+}
+
+/// Options that only a GPU looks at need a plan for one.
+static Status checkDeviceOptions(const Options &options, const Plan &plan) {
+  const char *name = options.waitEachLaunch ? "--wait-each-launch"
+                     : options.device > 0   ? "--device"
+                                            : nullptr;
+  if (!name || plan.info().targetKind == TargetKind::Cuda)
+    return okStatus();
+  return invalidArgument("{} is for a GPU, but '{}' is for {}", name,
+                         options.plan, plan.info().target);
+}
+
+static Status run(std::span<const std::string> arguments,
+                  std::unique_ptr<Communicator> &ranks) {
+  Session session; // its time is that of the start
+  QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
+  if (parsed.message)
+    return printResult(*parsed.message);
+  session.options = std::move(parsed.options);
+  const Options &options = session.options;
+  // Where stdout carries a result, people read stderr.
+  if (options.evalOnly || options.benchmark > 0)
+    session.log = stderr;
+  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
+  QWEN_RETURN_IF_ERROR(checkDeviceOptions(options, plan));
+  if (!options.peakGiven)
+    session.options.run.peakTflops = peakTflops(plan.info().targetKind);
+  if (options.info) {
+    QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
+    return printResult(describePlan(plan, options.plan) + table + "\n");
+  }
+  QWEN_RETURN_IF_ERROR(joinOthers(session, ranks));
+  if (!options.config.empty())
+    print(session.log, "options from '{}'\n", options.config);
+  if (options.isTraining() && !options.dryRun) {
+    catchStopSignals(/*ofRanks=*/ranks != nullptr);
+    return train(session, plan, stopRequested);
+  }
+  QWEN_RETURN_IF_ERROR(runOnce(session, plan));
+  return printError(stdout, "the standard output");
 }
 
 int main(int argc, char **argv) {
+  openStandardStreams();
+  reportLostFiles();
   // A log that is a file or a pipe shows each line as it comes.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -98,7 +113,10 @@ int main(int argc, char **argv) {
   Status status = run(arguments, ranks);
   if (status.ok() && ranks)
     status = ranks->leave();
-  std::fflush(stdout);
+  // Nobody may be there to read it.
+  if (Status log = printError(stdout, "the standard output");
+      status.ok() && !log.ok())
+    print(stderr, "qwenrun: warning: {}\n", log.message());
   if (status.ok())
     return 0;
   if (ranks)

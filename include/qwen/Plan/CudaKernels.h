@@ -15,21 +15,25 @@
 
 namespace qwen::cuda {
 
+/// Arenas, workspaces and tables start at multiples of this, as allocations of
+/// CUDA do.
+inline constexpr int64_t deviceAlignment = 256;
+
 // std::string unsupportedReason(const GemmArgs &) and so on: why the kernels
 // cannot run these arguments, as part of one line ("chunk is 32, expected 64"),
 // or an empty string. Looks at shapes, strides and the alignment of addresses;
 // operands without an address count as aligned.
 //
 // int64_t workspaceBytes(const GemmArgs &) and so on: device scratch of a
-// launch, aligned to 256 bytes; depends on shapes alone.
+// launch, aligned to deviceAlignment; depends on shapes alone.
 #define QWEN_DECLARE_CUDA_KERNEL(Name)                                         \
   std::string unsupportedReason(const Name##Args &args);                       \
   int64_t workspaceBytes(const Name##Args &args);
 QWEN_KERNELS(QWEN_DECLARE_CUDA_KERNEL)
 #undef QWEN_DECLARE_CUDA_KERNEL
 
-/// Device memory, aligned to 256 bytes, in which a kernel over a list of
-/// tensors finds their addresses: written once when a plan is loaded.
+/// Device memory, a multiple of deviceAlignment, in which a kernel over a list
+/// of tensors finds their addresses: written once when a plan is loaded.
 int64_t tableBytes(const GradNormArgs &args);
 int64_t tableBytes(const AdamWArgs &args);
 /// Other kernels have no table.

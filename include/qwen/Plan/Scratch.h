@@ -1,8 +1,9 @@
-//===- Scratch.h - Scratch layout of the CPU kernels -----------*- C++ -*-===//
+//===- Scratch.h - Scratch layout of kernels -------------------*- C++ -*-===//
 //
-// What each CPU kernel keeps in its workspace. The same constructors measure
-// the bytes (Workspace.cpp, with a null base) and hand out the pointers (the
-// launchers), so that the two cannot disagree. `T` is the accumulation type.
+// What each CPU kernel keeps in its workspace, and what groups and the
+// optimizer keep on a GPU too. The same constructors measure the bytes
+// (Workspace.cpp, with a null base) and hand out the pointers (the launchers),
+// so that the two cannot disagree. `T` is the accumulation type.
 //
 // A slot is the private scratch of one worker at a time. Slots are bounded by
 // a constant and by the work there is, never by the machine's thread count.
@@ -25,9 +26,11 @@ inline constexpr int64_t maxWorkers = 32;
 inline constexpr int64_t scratchPad = 16;
 
 constexpr int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t padded(int64_t n) {
-  return ceilDiv(n, scratchPad) * scratchPad;
+/// The least multiple of `unit` that is not below `n`.
+constexpr int64_t roundUp(int64_t n, int64_t unit) {
+  return ceilDiv(n, unit) * unit;
 }
+constexpr int64_t padded(int64_t n) { return roundUp(n, scratchPad); }
 
 /// Hands out consecutive 64-byte aligned pieces; with a null base it only
 /// counts.
@@ -36,7 +39,7 @@ public:
   explicit Carver(std::byte *base = nullptr) : base(base) {}
   template <typename T> T *take(int64_t count) {
     std::byte *piece = base ? base + offset : nullptr;
-    offset += ceilDiv(count * static_cast<int64_t>(sizeof(T)), 64) * 64;
+    offset += roundUp(count * static_cast<int64_t>(sizeof(T)), 64);
     return reinterpret_cast<T *>(piece);
   }
   int64_t bytes() const { return offset; }
@@ -46,15 +49,21 @@ private:
   int64_t offset = 0;
 };
 
+/// The bytes of a layout: what Layout(Carver &, args...) takes.
+template <typename Layout, typename... Args>
+int64_t carvedBytes(const Args &...args) {
+  Carver measure;
+  Layout(measure, args...);
+  return measure.bytes();
+}
+
 /// `count` slots of equal layout: take(slot) carves the slot's pieces.
 template <typename Slot> class Slots {
 public:
   /// `args` are passed to Slot(Carver &, args...).
   template <typename... Args>
   Slots(Carver &carver, int64_t count, Args... args) : number(count) {
-    Carver measure;
-    Slot(measure, args...);
-    stride = measure.bytes();
+    stride = carvedBytes<Slot>(args...);
     base = carver.take<std::byte>(stride * count);
   }
   template <typename... Args> Slot get(int64_t slot, Args... args) const {
@@ -101,7 +110,7 @@ template <typename T> struct GemmSlot {
       : a(carver.take<T>(std::max(tiling.rows * padded(tiling.depth),
                                   padded(tiling.rows) * tiling.depth))),
         // Whole panels of 32 columns, whatever the type.
-        b(carver.take<T>(tiling.depth * ceilDiv(tiling.cols, 32) * 32)),
+        b(carver.take<T>(tiling.depth * roundUp(tiling.cols, 32))),
         c(carver.take<T>(tiling.rows * padded(tiling.cols))) {}
 };
 
@@ -352,9 +361,7 @@ template <typename T> struct LossScratch {
 
 private:
   static int64_t gemmScratch(int64_t m, int64_t n, int64_t k) {
-    Carver carver;
-    GemmScratch<T>(carver, GemmTiling(m, n, k));
-    return carver.bytes();
+    return carvedBytes<GemmScratch<T>>(GemmTiling(m, n, k));
   }
 };
 
@@ -374,7 +381,7 @@ struct GroupScratch {
       : blocks(ceilDiv(args.rows, args.rowsPerBlock)), blockBytes(0) {
     for (int64_t i : args.columnSums)
       blockBytes += args.outputs[i].bytes();
-    blockBytes = ceilDiv(blockBytes, 64) * 64;
+    blockBytes = roundUp(blockBytes, 64);
     partials = carver.take<std::byte>(blocks * blockBytes);
   }
 };

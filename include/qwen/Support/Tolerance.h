@@ -56,8 +56,8 @@ inline double resultTolerance(DType stored, double sums, double magnitude,
 }
 
 /// Relative error, in the root mean square sense, of results that pass
-/// `roundings` roundings to `stored` which do not depend on each other: each has
-/// a mean square error of a third of the largest one's.
+/// `roundings` roundings to `stored` which do not depend on each other: each
+/// has a mean square error of a third of the largest one's.
 inline double roundingTolerance(DType stored, int roundings) {
   return unitRoundoff(stored) * std::sqrt(roundings / 3.0);
 }

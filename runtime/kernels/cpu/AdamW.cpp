@@ -86,7 +86,7 @@ static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
                    const AdamWScalars<Wide<P>> &s, RoundingStream bits) {
   using T = Wide<P>;
   P *param = args.params[i].as<P>();
-  T *grad = args.grads[i].as<T>();
+  const T *grad = args.grads[i].as<T>();
   M1 *moment1 = args.moments1[i].as<M1>();
   M2 *moment2 = args.moments2[i].as<M2>();
   T *master = args.masters.empty() ? nullptr : args.masters[i].as<T>();
@@ -111,7 +111,6 @@ static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
     } else {
       param[e] = round<P>(p, bits(Rounding::Parameter));
     }
-    grad[e] = 0;
   }
 }
 
@@ -136,13 +135,7 @@ static void updateTensor(const AdamWArgs &args, size_t i,
   RoundingStream stream(static_cast<uint32_t>(rng[0]),
                         static_cast<uint32_t>(rng[1]),
                         static_cast<uint32_t>(args.tensorIds[i]));
-  bool finite = readScalar(args.stats, statsFinite) != 0;
   parallelBlocks(args.params[i].elements(), 8192, [&](int64_t b, int64_t e) {
-    if (!finite) {
-      T *grad = args.grads[i].as<T>();
-      std::fill(grad + b, grad + e, T(0));
-      return;
-    }
     withMoment<P>(args.moments1[i].dtype, [&](auto tag1) {
       withMoment<P>(args.moments2[i].dtype, [&](auto tag2) {
         update<P, decltype(tag1), decltype(tag2)>(args, i, b, e, scalars,
@@ -153,6 +146,8 @@ static void updateTensor(const AdamWArgs &args, size_t i,
 }
 
 void qwen::cpu::launch(const AdamWArgs &args, const LaunchContext &) {
+  if (readScalar(args.stats, statsFinite) == 0)
+    return;
   HyperParameters hyper(args.hyper);
   for (size_t i = 0; i < args.params.size(); ++i)
     withStorage(args.params[i].dtype,

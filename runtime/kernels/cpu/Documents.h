@@ -1,8 +1,9 @@
 //===- Documents.h - Document boundaries of a pack -------------*- C++ -*-===//
 //
-// Reads cu_seqlens at launch. Boundaries are held inside [0, tokens], and
-// documents end where a boundary decreases, so that no content of the buffer
-// can lead outside the operands or the scratch.
+// Reads cu_seqlens at launch. The first document starts at token 0, boundaries
+// are held inside [0, tokens], and documents end where a boundary decreases, so
+// that each token up to the last boundary is in one document and no content of
+// the buffer can lead outside the operands or the scratch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,7 +45,7 @@ public:
 
 private:
   int64_t clamped(int64_t i) const {
-    return std::clamp<int64_t>(boundaries[i], 0, tokens);
+    return i == 0 ? 0 : std::clamp<int64_t>(boundaries[i], 0, tokens);
   }
 
   const int32_t *boundaries;

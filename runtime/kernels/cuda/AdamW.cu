@@ -122,7 +122,7 @@ __device__ __noinline__ void
 updateAny(const TensorEntry &tensor, const Scalars &s, Place place, int count) {
   using Random = RandomRoundings<P, M1, M2, HasMaster>;
   auto *param = static_cast<P *>(tensor.param) + place.at();
-  auto *grad = static_cast<float *>(tensor.grad) + place.at();
+  auto *grad = static_cast<const float *>(tensor.grad) + place.at();
   auto *moment1 = static_cast<M1 *>(tensor.moment1) + place.at();
   auto *moment2 = static_cast<M2 *>(tensor.moment2) + place.at();
   auto *master = static_cast<float *>(tensor.master) + place.at();
@@ -275,15 +275,6 @@ QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
   return true;
 }
 
-QWEN_DEVICE void zeroGradients(const TensorEntry &tensor, const Place &place,
-                               int count) {
-  float *grad = static_cast<float *>(tensor.grad) + place.at();
-  if (count == lanes)
-    return Vector<float, lanes>{}.store(grad);
-  for (int i = 0; i < count; ++i)
-    grad[i] = 0;
-}
-
 template <typename P, typename M1, typename M2, bool HasMaster>
 __global__ void __launch_bounds__(threads, HasMaster ? 2 : 3)
     adamW(Launch launch) {
@@ -293,6 +284,8 @@ __global__ void __launch_bounds__(threads, HasMaster ? 2 : 3)
     shared.fill(launch.hyper, launch.stats, launch.rng, launch.decay);
   __syncthreads();
   Scalars s = shared;
+  if (!s.finite)
+    return;
   Place place{int64_t(blockIdx.x - tensor.firstBlock) * adamWBlock, 0};
   int elements = int(min(tensor.elements - place.block, adamWBlock));
   float inverseBias = approximateInverse(s.rootBias2);
@@ -302,12 +295,11 @@ __global__ void __launch_bounds__(threads, HasMaster ? 2 : 3)
   for (place.first = threadIdx.x * lanes; place.first < elements;
        place.first += threads * lanes) {
     int count = min(lanes, elements - place.first);
-    bool done = !s.finite;
-    if (!done && fast && count == lanes)
+    bool done = false;
+    if (fast && count == lanes)
       done = updateVector<P, M1, M2, HasMaster>(tensor, s, inverseBias, place);
     if (!done)
       updateAny<P, M1, M2, HasMaster>(tensor, shared, place, count);
-    zeroGradients(tensor, place, count);
   }
 }
 

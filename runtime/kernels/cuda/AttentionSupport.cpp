@@ -7,46 +7,38 @@
 
 #include "qwen/Plan/CudaKernels.h"
 #include "runtime/kernels/cuda/AttentionScratch.h"
-
-#include <cmath>
+#include "runtime/kernels/cuda/Reasons.h"
 
 using namespace qwen;
 using namespace qwen::cuda;
 
 /// Rows of a head as one TMA box of panels.
 static std::string rowsReason(const char *name, const ConstBuffer &rows) {
-  if (rows.dtype != DType::BF16)
-    return std::string(name) + " is " + dtypeName(rows.dtype) +
-           ", expected bf16";
+  if (std::string reason = bf16Reason(name, rows); !reason.empty())
+    return reason;
   if (rows.strides[2] != 1 || rows.strides[1] % 64 != 0 || rows.strides[1] <= 0)
-    return std::string("heads of ") + name +
-           " do not follow each other at a multiple of 64 elements";
+    return fmt::format(
+        "heads of {} do not follow each other at a multiple of 64 elements",
+        name);
   if (rows.strides[0] <= 0 || rows.strides[0] % 8 != 0 ||
-      rows.strides[0] >= int64_t(1) << 32 ||
-      reinterpret_cast<uintptr_t>(rows.data) % 16 != 0)
-    return std::string("rows of ") + name +
-           " do not start at multiples of 16 bytes";
+      rows.strides[0] >= int64_t(1) << 32 || !isAligned(rows.data))
+    return rowStartReason(name);
   return {};
 }
 
 template <typename Args> static std::string commonReason(const Args &args) {
   int64_t headDim = args.q.dim(2);
   if (headDim != 64 && headDim != 128 && headDim != 256)
-    return "head dimension is " + std::to_string(headDim) +
-           ", the kernel has 64, 128 and 256";
+    return unexpected("head dimension", headDim, "64, 128 or 256");
   if (!(args.scale > 0))
-    return "scale is " + std::to_string(args.scale) +
-           ", the kernel expects a positive one";
+    return unexpected("scale", args.scale, "a positive number");
   if (args.k.dim(1) > 64)
-    return "key heads are " + std::to_string(args.k.dim(1)) +
-           ", the kernel has at most 64";
+    return unexpected("number of key heads", args.k.dim(1), "at most 64");
   // Squares of 64 by 64 scores are counted in 32 bits.
   if (args.q.dim(0) > int64_t(1) << 21)
-    return "tokens are " + std::to_string(args.q.dim(0)) +
-           ", the kernel has at most 2097152";
+    return unexpected("number of tokens", args.q.dim(0), "at most 2097152");
   if (args.lse.dtype != DType::F32)
-    return std::string("lse is ") + dtypeName(args.lse.dtype) +
-           ", expected f32";
+    return unexpected("lse", dtypeName(args.lse.dtype), "f32");
   for (auto [name, rows] : {std::pair<const char *, ConstBuffer>{"q", args.q},
                             {"k", args.k},
                             {"v", args.v},
@@ -73,13 +65,9 @@ std::string qwen::cuda::unsupportedReason(const AttentionGradArgs &args) {
 }
 
 int64_t qwen::cuda::workspaceBytes(const AttentionArgs &args) {
-  Carver carver;
-  AttentionBuffers(carver, AttentionSizes(args), false);
-  return carver.bytes();
+  return carvedBytes<AttentionBuffers>(AttentionSizes(args), false);
 }
 
 int64_t qwen::cuda::workspaceBytes(const AttentionGradArgs &args) {
-  Carver carver;
-  AttentionBuffers(carver, AttentionSizes(args), true);
-  return carver.bytes();
+  return carvedBytes<AttentionBuffers>(AttentionSizes(args), true);
 }

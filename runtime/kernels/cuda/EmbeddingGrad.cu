@@ -171,15 +171,20 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
     Vector<float, lanes>::rounded(sum).store(to);
 }
 
+cudaError_t writeZeros(const Buffer &table, cudaStream_t stream) {
+  if (table.isContiguous())
+    return cudaMemsetAsync(table.data, 0, size_t(table.bytes()), stream);
+  return cudaMemset2DAsync(table.data, table.strides[0] * sizeof(float), 0,
+                           table.dim(1) * sizeof(float), table.dim(0), stream);
+}
+
 template <typename S>
 cudaError_t run(const EmbeddingGradArgs &args, const LaunchContext &context) {
   Carver carver(context.workspace.data());
   SortedTokens sorted(carver, args);
   int64_t tokens = args.ids.dim(0), width = args.dout.dim(1);
   if (!args.accumulate)
-    if (cudaError_t error = cudaMemset2DAsync(
-            args.dtable.data, args.dtable.strides[0] * sizeof(float), 0,
-            width * sizeof(float), args.dtable.dim(0), context.stream))
+    if (cudaError_t error = writeZeros(args.dtable, context.stream))
       return error;
   sortTokens<<<ceilDiv(tokens, 32), sortThreads, 0, context.stream>>>(
       args.ids.as<int>(), int(tokens), sorted.tokens, sorted.ids);

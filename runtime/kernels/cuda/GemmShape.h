@@ -36,6 +36,12 @@ std::string toString(const GemmShape &shape);
 
 GemmShape gemmShape(const GemmArgs &args);
 
+/// The shape that a product goes by in tuning tables. One that makes a gradient
+/// (its result is wider than its operands) goes by the form that adds, whether
+/// it does: all micro-batches of a step then use one algorithm, and the first
+/// one, which overwrites, has the bits of one that adds to zeros.
+GemmShape tunedShape(GemmShape shape);
+
 /// How the loss cuts its tokens: blocks of `rows`, the last one may be shorter.
 struct LossBlocks {
   int64_t tokens, hidden, vocabulary;

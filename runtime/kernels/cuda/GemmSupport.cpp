@@ -6,9 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "GemmShape.h"
+#include "Reasons.h"
 #include "qwen/Plan/CudaKernels.h"
-
-#include <fmt/format.h>
 
 using namespace qwen;
 using namespace qwen::cuda;
@@ -31,11 +30,17 @@ GemmShape qwen::cuda::gemmShape(const GemmArgs &args) {
           .result = args.c.dtype};
 }
 
+GemmShape qwen::cuda::tunedShape(GemmShape shape) {
+  shape.adds |= dtypeBytes(shape.result) > dtypeBytes(shape.operands);
+  return shape;
+}
+
 std::string qwen::cuda::unsupportedReason(const GemmArgs &args) {
-  for (DType dtype : {args.a.dtype, args.b.dtype, args.c.dtype})
-    if (dtype != DType::BF16 && dtype != DType::F32)
-      return std::string("an operand is ") + dtypeName(dtype) +
-             ", expected f32 or bf16";
+  if (std::string reason =
+          firstOf({floatReason("a", args.a), floatReason("b", args.b),
+                   floatReason("c", args.c)});
+      !reason.empty())
+    return reason;
   // The library's kernels for this form round the product before they add.
   if (args.transposeA && args.c.dtype == DType::BF16 && gemmShape(args).adds)
     return "a product with a transposed left operand is added to bf16, "

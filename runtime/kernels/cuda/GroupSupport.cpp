@@ -1,7 +1,6 @@
 //===- GroupSupport.cpp - Scratch of generated CUDA kernels ----*- C++ -*-===//
 
 #include "qwen/Plan/CudaKernels.h"
-
 #include "qwen/Plan/Scratch.h"
 
 using namespace qwen;
@@ -10,7 +9,5 @@ using namespace qwen;
 std::string qwen::cuda::unsupportedReason(const GroupArgs &) { return {}; }
 
 int64_t qwen::cuda::workspaceBytes(const GroupArgs &args) {
-  Carver carver;
-  GroupScratch(carver, args);
-  return carver.bytes();
+  return carvedBytes<GroupScratch>(args);
 }

@@ -26,8 +26,7 @@ struct LogitsScratch {
   LogitsScratch(Carver &carver, const LossBlocks &blocks)
       : product(carver.take<std::byte>(productWorkspaceBytes)),
         logits(carver.take<uint16_t>(
-            ceilDiv(blocks.rows * blocks.stride, lossAlignment) *
-            lossAlignment)),
+            roundUp(blocks.rows * blocks.stride, lossAlignment))),
         targets(carver.take<float>(blocks.rows)) {}
 };
 

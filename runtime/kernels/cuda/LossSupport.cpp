@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LossScratch.h"
+#include "Reasons.h"
 #include "qwen/Plan/CudaKernels.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ static int64_t blockCount(int64_t tokens, int64_t most) {
 
 LossBlocks::LossBlocks(const BufferType &x, const BufferType &weight)
     : tokens(x.dim(0)), hidden(x.dim(1)), vocabulary(weight.dim(0)),
-      stride(ceilDiv(vocabulary, strideUnit) * strideUnit) {
+      stride(roundUp(vocabulary, strideUnit)) {
   int64_t most = std::max<int64_t>(maxLogitsBytes / (2 * stride), 1);
   rows = ceilDiv(tokens, blockCount(tokens, most));
 }
@@ -54,18 +55,14 @@ GemmShape LossBlocks::dweight(bool accumulate) const {
 }
 
 template <typename Args> static std::string commonReason(const Args &args) {
-  if (args.x.dtype != DType::BF16)
-    return std::string("x is ") + dtypeName(args.x.dtype) + ", expected bf16";
   if (args.weight.dim(0) > maxVocabulary)
-    return "the vocabulary has " + std::to_string(args.weight.dim(0)) +
-           " entries, expected at most " + std::to_string(maxVocabulary);
-  return {};
+    return unexpected("number of classes", args.weight.dim(0),
+                      fmt::format("at most {}", maxVocabulary));
+  return bf16Reason("x", args.x);
 }
 
 template <typename Args> static int64_t commonBytes(const Args &args) {
-  Carver carver;
-  LogitsScratch(carver, LossBlocks(args.x, args.weight));
-  return carver.bytes();
+  return carvedBytes<LogitsScratch>(LossBlocks(args.x, args.weight));
 }
 
 std::string qwen::cuda::unsupportedReason(const LinearCrossEntropyArgs &args) {

@@ -44,7 +44,8 @@ inline constexpr int64_t adamWBlock = 16384;
 
 /// Addresses of one tensor of a list; null where the kernel has none.
 struct TensorEntry {
-  void *param, *grad, *moment1, *moment2, *master;
+  void *param, *moment1, *moment2, *master;
+  const void *grad;
   int64_t elements;
   uint32_t firstBlock; ///< of this tensor
   uint32_t tensorId;

@@ -6,33 +6,20 @@
 //===----------------------------------------------------------------------===//
 
 #include "qwen/Plan/CudaKernels.h"
+#include "runtime/kernels/cuda/Reasons.h"
 #include "runtime/kernels/cuda/RowKernels.h"
 
 using namespace qwen;
 using namespace qwen::cuda;
 
-static bool isAligned(const void *address) {
-  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
-}
-
-/// "" or why the operand is not f32 or bf16.
-static std::string floatReason(const std::string &name,
-                               const ConstBuffer &operand) {
-  if (operand.dtype == DType::F32 || operand.dtype == DType::BF16)
-    return {};
-  return name + " is " + dtypeName(operand.dtype) + ", expected f32 or bf16";
-}
-
 /// Rows of a [T, C] view, and thus C too, are multiples of 16 bytes.
 static std::string rowsReason(const char *name, const ConstBuffer &rows) {
   int64_t bytes = dtypeBytes(rows.dtype);
   if (rows.dim(1) * bytes % 16 != 0)
-    return std::string("rows of ") + name + " have " +
-           std::to_string(rows.dim(1) * bytes) +
-           " bytes, expected a multiple of 16";
+    return fmt::format("rows of {} have {} bytes, expected a multiple of 16",
+                       name, rows.dim(1) * bytes);
   if (rows.strides[0] * bytes % 16 != 0 || !isAligned(rows.data))
-    return std::string("rows of ") + name +
-           " do not start at multiples of 16 bytes";
+    return rowStartReason(name);
   return {};
 }
 
@@ -47,16 +34,8 @@ static std::string startReason(const std::string &name,
 static std::string tokensReason(int64_t tokens, int64_t tokensOfBlock) {
   if (tokens <= 65535 * tokensOfBlock)
     return {};
-  return "tokens are " + std::to_string(tokens) + ", expected at most " +
-         std::to_string(65535 * tokensOfBlock);
-}
-
-/// The first reason of a list.
-static std::string firstOf(std::initializer_list<std::string> reasons) {
-  for (const std::string &reason : reasons)
-    if (!reason.empty())
-      return reason;
-  return {};
+  return unexpected("number of tokens", tokens,
+                    fmt::format("at most {}", 65535 * tokensOfBlock));
 }
 
 //===----------------------------------------------------------------------===//
@@ -66,8 +45,7 @@ static std::string firstOf(std::initializer_list<std::string> reasons) {
 static std::string widthReason(const ConstBuffer &weight) {
   if (weight.dim(2) == convWidth)
     return {};
-  return "width is " + std::to_string(weight.dim(2)) + ", expected " +
-         std::to_string(convWidth);
+  return unexpected("width", weight.dim(2), std::to_string(convWidth));
 }
 
 std::string qwen::cuda::unsupportedReason(const CausalConv1dArgs &args) {
@@ -87,9 +65,7 @@ std::string qwen::cuda::unsupportedReason(const CausalConv1dGradArgs &args) {
 int64_t qwen::cuda::workspaceBytes(const CausalConv1dArgs &) { return 0; }
 
 int64_t qwen::cuda::workspaceBytes(const CausalConv1dGradArgs &args) {
-  Carver carver;
-  TapPartials partials(carver, args);
-  return carver.bytes();
+  return carvedBytes<TapPartials>(args);
 }
 
 //===----------------------------------------------------------------------===//
@@ -104,8 +80,7 @@ std::string qwen::cuda::unsupportedReason(const EmbeddingArgs &args) {
 
 std::string qwen::cuda::unsupportedReason(const EmbeddingGradArgs &args) {
   if (args.dout.dim(1) % 8 != 0)
-    return "width is " + std::to_string(args.dout.dim(1)) +
-           ", expected a multiple of 8";
+    return unexpected("width", args.dout.dim(1), "a multiple of 8");
   return firstOf(
       {floatReason("dout", args.dout), tokensReason(args.ids.dim(0), 32),
        rowsReason("dout", args.dout), rowsReason("dtable", args.dtable)});
@@ -113,11 +88,10 @@ std::string qwen::cuda::unsupportedReason(const EmbeddingGradArgs &args) {
 
 std::string qwen::cuda::unsupportedReason(const RopeAnglesArgs &args) {
   if (args.angles.dtype != DType::F32)
-    return std::string("angles are ") + dtypeName(args.angles.dtype) +
-           ", expected f32";
+    return unexpected("angles", dtypeName(args.angles.dtype), "f32");
   if (args.angles.dim(1) > 2 * maxFrequencies)
-    return "rotary width is " + std::to_string(args.angles.dim(1)) +
-           ", expected at most " + std::to_string(2 * maxFrequencies);
+    return unexpected("rotary width", args.angles.dim(1),
+                      fmt::format("at most {}", 2 * maxFrequencies));
   return {};
 }
 
@@ -127,9 +101,7 @@ std::string qwen::cuda::unsupportedReason(const CopyArgs &) { return {}; }
 int64_t qwen::cuda::workspaceBytes(const EmbeddingArgs &) { return 0; }
 
 int64_t qwen::cuda::workspaceBytes(const EmbeddingGradArgs &args) {
-  Carver carver;
-  SortedTokens sorted(carver, args);
-  return carver.bytes();
+  return carvedBytes<SortedTokens>(args);
 }
 
 int64_t qwen::cuda::workspaceBytes(const RopeAnglesArgs &) { return 0; }
@@ -144,7 +116,7 @@ int64_t qwen::cuda::workspaceBytes(const CopyArgs &) { return 0; }
 template <typename Buffers>
 static std::string listReason(const char *name, const Buffers &tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    std::string entry = std::string(name) + "[" + std::to_string(i) + "]";
+    std::string entry = fmt::format("{}[{}]", name, i);
     if (tensors[i].dtype != tensors[0].dtype)
       return entry + " is " + dtypeName(tensors[i].dtype) + ", expected " +
              dtypeName(tensors[0].dtype) + " as " + name + "[0]";
@@ -194,13 +166,11 @@ int64_t qwen::cuda::workspaceBytes(const GradNormArgs &args) {
 int64_t qwen::cuda::workspaceBytes(const AdamWArgs &) { return 0; }
 
 int64_t qwen::cuda::tableBytes(const GradNormArgs &args) {
-  Carver carver;
-  TensorTable table(carver, args.grads, gradNormBlock);
-  return carver.bytes();
+  return roundUp(carvedBytes<TensorTable>(args.grads, gradNormBlock),
+                 deviceAlignment);
 }
 
 int64_t qwen::cuda::tableBytes(const AdamWArgs &args) {
-  Carver carver;
-  TensorTable table(carver, args.params, adamWBlock);
-  return carver.bytes();
+  return roundUp(carvedBytes<TensorTable>(args.params, adamWBlock),
+                 deviceAlignment);
 }

@@ -39,7 +39,7 @@ cudaError_t qwen::cuda::writeTable(const GradNormArgs &args,
                                    std::span<std::byte> table) {
   return write(args.grads, gradNormBlock, table, [&](size_t i) {
     TensorEntry entry{};
-    entry.grad = const_cast<void *>(args.grads[i].data);
+    entry.grad = args.grads[i].data;
     return entry;
   });
 }

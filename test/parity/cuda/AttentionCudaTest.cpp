@@ -168,14 +168,7 @@ void testIsolation(Heads heads) {
 }
 
 void allParity() {
-  const Pack packs[] = {
-      Pack({1, 2, 3, 4, 5}, 3, 1),
-      Pack({63, 64, 65}, 0, 0),
-      Pack({127, 128, 129, 0, 1}, 4, 15),
-      Pack({0, 5, 0, 64, 0, 300}, 250, 15),
-      Pack({512}, 0, 0),
-      Pack({}, 2, 128),
-  };
+  const std::vector<Pack> packs = raggedPacks();
   const Heads heads[] = {{24, 4, 256}, {16, 4, 256}, {8, 2, 256}};
   uint64_t seed = 1;
   for (const Heads &h : heads)

@@ -319,6 +319,19 @@ struct Pack {
   }
 };
 
+/// Packs around the kernels' blocks of 64 and 128 tokens: short documents, a
+/// full pack, empty documents and slots, padding, no document at all.
+inline std::vector<Pack> raggedPacks() {
+  return {
+      Pack({1, 2, 3, 4, 5}, 3, 1),
+      Pack({63, 64, 65}, 0, 0),
+      Pack({127, 128, 129, 0, 1}, 4, 15),
+      Pack({0, 5, 0, 64, 0, 300}, 250, 15),
+      Pack({512}, 0, 0),
+      Pack({}, 2, 128),
+  };
+}
+
 } // namespace qwen::cudatest
 
 #endif // QWEN_TEST_PARITY_CUDA_CUDATESTING_H

@@ -138,14 +138,7 @@ void runParity(const Pack &pack, std::pair<int, int> heads, Kind kind,
 }
 
 void allParity() {
-  const Pack packs[] = {
-      Pack({1, 2, 3, 4, 5}, 3, 1),
-      Pack({63, 64, 65}, 0, 0),
-      Pack({127, 128, 129, 0, 1}, 4, 15),
-      Pack({0, 5, 0, 64, 0, 300}, 250, 15),
-      Pack({512}, 0, 0),
-      Pack({}, 2, 128),
-  };
+  const std::vector<Pack> packs = raggedPacks();
   const std::pair<int, int> heads[] = {{16, 48}, {16, 32}, {16, 16}};
   uint64_t seed = 1;
   for (auto h : heads)

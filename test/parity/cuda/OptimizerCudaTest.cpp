@@ -138,12 +138,15 @@ struct AdamWCase {
   }
   template <typename F> AdamWArgs args(F at) {
     AdamWArgs result;
-    std::vector<Buffer> *buffers[] = {&result.params, &result.grads,
-                                      &result.moments1, &result.moments2,
-                                      &result.masters};
-    for (size_t l = 0; l < lists().size(); ++l)
-      for (auto &tensor : *lists()[l])
-        buffers[l]->push_back(at(*tensor));
+    auto add = [&](auto &buffers, const Tensors &tensors) {
+      for (auto &tensor : tensors)
+        buffers.push_back(at(*tensor));
+    };
+    add(result.params, params);
+    add(result.grads, grads);
+    add(result.moments1, moments1);
+    add(result.moments2, moments2);
+    add(result.masters, masters);
     result.hyper = at(hyper);
     result.stats = at(stats);
     result.rng = at(rng);
@@ -179,7 +182,7 @@ void testAdamW(DType param, DType moment1, DType moment2, bool useMasters,
     c.expectSame();
     c.refillGradients(random);
   }
-  // A step that is not finite changes nothing but the gradients.
+  // A step that is not finite changes nothing.
   c.grads[1]->set(0, std::nan(""));
   c.grads[1]->toDevice();
   c.writeInputs(seed, 1001, std::nan(""), 0);

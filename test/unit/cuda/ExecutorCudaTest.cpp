@@ -50,7 +50,8 @@ public:
     EXPECT_TRUE(made.ok()) << made.status().message();
     executor = std::move(made).value();
     for (auto [name, program] :
-         {std::pair("micro_step", &microStep), std::pair("update", &update),
+         {std::pair("first_micro_step", &firstMicroStep),
+          std::pair("micro_step", &microStep), std::pair("update", &update),
           std::pair("eval", &eval)})
       *program = *executor->plan().findProgram(name);
     std::mt19937 generator(7);
@@ -125,7 +126,7 @@ public:
   }
 
   std::unique_ptr<Executor> executor;
-  int microStep = -1, update = -1, eval = -1;
+  int firstMicroStep = -1, microStep = -1, update = -1, eval = -1;
 };
 
 /// Three steps of two micro-batches, all started before any is waited for.
@@ -145,7 +146,7 @@ Course runCourse(TinyModel &model) {
   for (int step = 1; step <= 3; ++step) {
     for (uint32_t pack : {1, 2}) {
       model.setPack(uint32_t(step) * 10 + pack);
-      start(model.microStep);
+      start(pack == 1 ? model.firstMicroStep : model.microStep);
     }
     if (step == 2)
       course.gradients = model.state();
@@ -249,7 +250,8 @@ TEST(ExecutorCuda, KeepsTheOutputsOfRunsInFlight) {
 TEST(ExecutorCuda, CountsLaunchesAndMemory) {
   TinyModel model(optionsFor("sm_90a"), {});
   Executor &executor = *model.executor;
-  for (int program : {model.microStep, model.update, model.eval}) {
+  for (int program :
+       {model.firstMicroStep, model.microStep, model.update, model.eval}) {
     LaunchCounts counts = executor.launchCounts(program);
     EXPECT_EQ(counts.driverCalls, 4);
     auto byLaunch = executor.kernelsByLaunch(program);

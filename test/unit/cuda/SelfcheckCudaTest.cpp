@@ -6,9 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/profile/Ceilings.h"
-#include "runtime/selfcheck/HostTensor.h"
-#include "runtime/selfcheck/OperatorChecks.h"
 #include "test/parity/cuda/RequireGpu.h"
+#include "test/unit/runtime/SampleShapes.h"
 
 #include <gtest/gtest.h>
 
@@ -16,62 +15,21 @@ using namespace qwen;
 
 namespace {
 
-template <typename B> B typed(DType dtype, std::vector<int64_t> shape) {
-  B buffer;
-  static_cast<BufferType &>(buffer) = contiguousType(dtype, shape);
-  return buffer;
-}
-
 OperatorShapes shapesOf27B() {
-  constexpr int64_t T = 64;
-  constexpr DType half = DType::BF16;
-  auto in = [](std::vector<int64_t> shape) {
-    return typed<ConstBuffer>(half, shape);
-  };
-  auto out = [](std::vector<int64_t> shape) {
-    return typed<Buffer>(half, shape);
-  };
-  auto wide = [](std::vector<int64_t> shape) {
-    return typed<Buffer>(DType::F32, shape);
-  };
-  ConstBuffer cu = typed<ConstBuffer>(DType::I32, {9});
-  std::vector<int64_t> key = {T, 16, 128}, value = {T, 48, 128}, gate = {T, 48};
-  double scale = 0.08838834764831845, eps = 1e-6;
-  OperatorShapes shapes;
-  shapes.gatedDelta =
-      GatedDeltaArgs{in(key), in(key),    in(value), wide(gate), in(gate),
-                     cu,      out(value), scale,     eps,        64};
-  shapes.gatedDeltaGrad = GatedDeltaGradArgs{
-      in(key),    in(key),   in(value), wide(gate), in(gate),
-      in(value),  cu,        out(key),  out(key),   out(value),
-      wide(gate), out(gate), scale,     eps,        64};
-  std::vector<int64_t> query = {T, 24, 256}, keys = {T, 4, 256}, lse = {T, 24};
-  shapes.attention = AttentionArgs{in(query),  in(keys),  in(keys), cu,
-                                   out(query), wide(lse), 0.0625};
-  shapes.attentionGrad = AttentionGradArgs{
-      in(query), in(keys),   in(keys),  in(query), wide(lse), in(query),
-      cu,        out(query), out(keys), out(keys), 0.0625};
-  std::vector<int64_t> rows = {T, 10240}, taps = {10240, 1, 4};
-  shapes.conv = CausalConv1dArgs{in(rows), in(taps), cu, out(rows)};
-  shapes.convGrad = CausalConv1dGradArgs{in(rows),  in(taps),   in(rows), cu,
-                                         out(rows), wide(taps), false};
-  std::vector<int64_t> hidden = {T, 5120}, classes = {1024, 5120}, tokens = {T};
-  ConstBuffer labels = typed<ConstBuffer>(DType::I32, tokens);
-  shapes.loss = LinearCrossEntropyArgs{in(hidden),   in(classes), labels,
-                                       wide(tokens), -100,        {}};
-  shapes.lossGrad = LinearCrossEntropyGradArgs{in(hidden),
-                                               in(classes),
-                                               labels,
-                                               wide(tokens),
-                                               wide(tokens),
-                                               out(hidden),
-                                               wide(classes),
-                                               -100,
-                                               false,
-                                               {},
-                                               {},
-                                               {}};
-  return shapes;
+  return sampleShapes(DType::BF16, {.keyHeads = 16,
+                                    .valueHeads = 48,
+                                    .keyDim = 128,
+                                    .valueDim = 128,
+                                    .queryHeads = 24,
+                                    .attentionKeyHeads = 4,
+                                    .headDim = 256,
+                                    .channels = 10240,
+                                    .hidden = 5120,
+                                    .classes = 1024,
+                                    .slots = 9,
+                                    .scale = 0.08838834764831845,
+                                    .attentionScale = 0.0625,
+                                    .eps = 1e-6});
 }
 
 /// The GPU's kernels with one gradient off by 3 %.

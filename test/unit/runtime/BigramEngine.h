@@ -116,7 +116,10 @@ private:
   void runUpTo(int64_t number) {
     for (; ran <= number; ++ran) {
       Run &run = queue[size_t(ran)];
-      if (run.program == EngineRun::Program::MicroStep)
+      if (run.program == EngineRun::Program::FirstMicroStep)
+        std::fill(grad.begin(), grad.end(), 0.0f);
+      if (run.program == EngineRun::Program::FirstMicroStep ||
+          run.program == EngineRun::Program::MicroStep)
         microStep(run);
       else if (run.program == EngineRun::Program::Update)
         update(run);
@@ -152,7 +155,6 @@ private:
       table[i] -=
           h[0] / h[6] * m[i] / (std::sqrt(v[i]) / std::sqrt(h[7]) + h[3]);
     }
-    std::fill(grad.begin(), grad.end(), 0.0f);
     run.output = stats;
     seenAtUpdate = seen.size();
     ++updates;

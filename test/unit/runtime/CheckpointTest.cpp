@@ -174,6 +174,13 @@ TEST(CheckpointTest, ReportsAllThatDoesNotFitAndWritesNothing) {
                 .message()
                 .find("not in the plan"),
             std::string::npos);
+  // A slip in a prefix would lose tensors that somebody counts on; values are
+  // not looked at without loading.
+  carry = {"model.layers.9.", "model.layer."};
+  status = checkLayout(*checkpoint, model.views, carry);
+  EXPECT_ERROR(status, "1 to carry by a prefix that no other tensor has "
+                       "(model.layer.)");
+  EXPECT_EQ(status.message().find("NaN"), std::string::npos);
 }
 
 TEST(CheckpointTest, RefusesWhatTheTypeOfThePlanCannotHold) {

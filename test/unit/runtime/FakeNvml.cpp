@@ -1,7 +1,7 @@
 //===- FakeNvml.cpp - Stands in for NVIDIA's management library -----------===//
 //
 // Knows one GPU, whose temperature is the number of times it was asked for and
-// which does not tell its clock.
+// which does not tell its clock. It has used 12.5 joules.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,4 +43,9 @@ int nvmlDeviceGetTemperature(nvmlDevice_st *, unsigned, unsigned *value) {
   return 0;
 }
 int nvmlDeviceGetClockInfo(nvmlDevice_st *, unsigned, unsigned *) { return 3; }
+int nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_st *,
+                                        unsigned long long *millijoules) {
+  *millijoules = 12500;
+  return 0;
+}
 }

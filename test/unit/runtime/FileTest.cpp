@@ -83,6 +83,16 @@ TEST(PublishTest, WritableChecks) {
   EXPECT_ERROR(ensureWritableDirectory(folder / "file/sub"), "cannot create");
 }
 
+TEST(PublishTest, FreeSpaceOfAFolderThatIsNotThereYet) {
+  TemporaryFolder folder;
+  auto free = checkFreeSpace(folder / "a/b", 1);
+  ASSERT_OK(free.status());
+  EXPECT_GE(*free, 1);
+  EXPECT_ERROR(checkFreeSpace(folder / "a/b", int64_t(1) << 62).status(),
+               "4611686.02 TB are needed");
+  EXPECT_FALSE(std::filesystem::exists(folder / "a")) << "only asked";
+}
+
 TEST(PublishTest, NamesAMissingPermission) {
   TemporaryFolder folder;
   ASSERT_OK(ensureWritableDirectory(folder / "a"));

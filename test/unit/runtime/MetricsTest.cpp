@@ -150,6 +150,7 @@ TEST(GpuMonitorTest, AsksAgainWithoutBeingWaitedFor) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   GpuMonitor moved = std::move(*monitor);
   EXPECT_EQ(moved.latest().utilization, 97);
+  EXPECT_EQ(moved.joules(), 12.5);
 }
 
 TEST(GpuMonitorTest, SaysWhyThereIsNone) {

@@ -18,11 +18,34 @@ static std::vector<std::string> withBasics(std::vector<std::string> more) {
 }
 
 TEST(OptionsTest, CommandLine) {
-  auto parsed = parse(withBasics(
-      {"--steps", "100",     "--lr=3e-4",  "--schedule",     "wsd", "--warmup",
-       "3%",      "--decay", "20",         "--accumulation", "4",   "--clip",
-       "0",       "--seed",  "4000000000", "--carry",        "a.",  "--carry",
-       "b.",      "--keep",  "3"}));
+  auto parsed = parse({"plan.fb",
+                       "--weights",
+                       "w",
+                       "--data",
+                       "d",
+                       "--out",
+                       "o",
+                       "--steps",
+                       "100",
+                       "--lr=3e-4",
+                       "--schedule",
+                       "wsd",
+                       "--warmup",
+                       "3%",
+                       "--decay",
+                       "20",
+                       "--accumulation",
+                       "4",
+                       "--clip",
+                       "0",
+                       "--seed",
+                       "4000000000",
+                       "--carry",
+                       "a.",
+                       "--carry",
+                       "b.",
+                       "--keep",
+                       "3"});
   ASSERT_OK(parsed.status());
   const Options &options = parsed->options;
   EXPECT_EQ(options.plan, "plan.fb");
@@ -119,27 +142,62 @@ TEST(OptionsTest, RefusesUnknownKeysAndBadValues) {
   }
 }
 
+TEST(OptionsTest, UnknownNamesComeWithTheNearestOne) {
+  auto expect = [](const char *option, const char *message) {
+    EXPECT_ERROR(parse(withBasics({option, "1"})).status(), message);
+  };
+  expect("--lrr", "no option '--lrr'; did you mean --lr?");
+  expect("--sede", "did you mean --seed?");
+  expect("--acumulation=4", "did you mean --accumulation?");
+  TemporaryFolder folder;
+  for (auto [text, message] :
+       {std::pair("min_lr = 0\n", "no option 'min_lr'; did you mean min-lr?"),
+        std::pair("schedul = \"wsd\"\n", "did you mean schedule?"),
+        std::pair("[train]\nlr = 1\n", "section 'train'")}) {
+    writeFile(folder / "run.toml", text);
+    EXPECT_ERROR(parse({folder / "plan.fb"}).status(), message);
+  }
+  // Nothing is near: no guess.
+  writeFile(folder / "run.toml", "zzzzzz = 1\n");
+  Status status = parse({folder / "plan.fb"}).status();
+  EXPECT_EQ(status.message().find("mean"), std::string::npos)
+      << status.message();
+}
+
 TEST(OptionsTest, RefusesEachContradiction) {
   auto expect = [](std::vector<std::string> more, const char *message) {
     EXPECT_ERROR(parse(withBasics(more)).status(), message);
   };
   expect({"--bogus"}, "--bogus");
   expect({"--lr", "x"}, "--lr");
-  expect({"--lr", "-1"}, "--lr must be");
-  expect({"--lr", "nan"}, "--lr must be");
+  expect({"--lr", "-1"}, "--lr: expected a number of at least 0, found '-1'");
+  expect({"--lr", "nan"}, "found 'nan'");
   expect({"--steps", "5", "--epochs", "1"}, "exclude each other");
-  expect({"--steps", "-5"}, "--steps must not be negative");
-  expect({"--accumulation", "0"}, "at least 1");
+  expect({"--steps", "-5"},
+         "--steps: expected a whole number from 0 to 1000000000");
+  expect({"--accumulation", "0"},
+         "expected a whole number from 1 to 1000000000, found '0'");
   expect({"--accumulation", "2", "--packs-per-step", "4"},
          "--packs-per-step and --accumulation exclude");
-  expect({"--packs-per-step", "-1"}, "--packs-per-step must not be negative");
-  expect({"--rank-timeout", "0"}, "--rank-timeout must lie between");
+  expect({"--packs-per-step", "-1"},
+         "--packs-per-step: expected a whole number from 0 to 1000000000");
+  expect({"--rank-timeout", "0"},
+         "--rank-timeout: expected a whole number from 1 to 86400");
   expect({"--weights", "w"}, "--weights and --init exclude");
   expect({"--schedule", "step"}, "--schedule 'step' is not one of");
   expect({"--warmup", "soon"}, "--warmup: 'soon'");
-  expect({"--beta2", "1"}, "--beta2 must lie in [0, 1)");
+  expect({"--beta2", "1"},
+         "--beta2: expected a number of at least 0 and below 1, found '1'");
   expect({"--min-lr", "1"}, "--min-lr must lie between");
-  expect({"--keep", "0"}, "--keep must be at least 1");
+  expect({"--min-lr", "1e-6", "--schedule", "constant"}, "--min-lr needs");
+  expect({"--decay", "5"}, "--decay needs --schedule wsd");
+  expect({"--eval-every", "5"}, "--eval-every needs --eval");
+  expect({"--carry", "x."}, "--carry and --init exclude each other");
+  expect({"--profile-trace", "t"}, "--profile-trace needs --profile");
+  expect({"--documents", "5"}, "--documents and --data exclude");
+  expect({"--dry-run", "--benchmark", "3"}, "exclude each other");
+  expect({"--profile=0"}, "--profile: expected a whole number from 1");
+  expect({"--keep", "0"}, "--keep: expected a whole number from 1");
   expect({"--seed", "-1"}, "--seed");
   expect({"--init", "zeros"}, "--init");
   EXPECT_ERROR(parse({}).status(), "no plan given");

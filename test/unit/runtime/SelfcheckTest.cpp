@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "SampleShapes.h"
 #include "TemporaryFolder.h"
 #include "TinyPlan.h"
 #include "runtime/selfcheck/Agreement.h"
 #include "runtime/selfcheck/EngineChecks.h"
-#include "runtime/selfcheck/OperatorChecks.h"
 #include "runtime/selfcheck/StateBits.h"
 #include "runtime/trainer/Initialize.h"
 #include "runtime/trainer/PlanEngine.h"
@@ -45,61 +45,22 @@ bool missed(const Rows &rows, const std::string &check) {
 // Operators
 //===----------------------------------------------------------------------===//
 
-template <typename B = ConstBuffer>
-B typed(DType dtype, std::vector<int64_t> shape) {
-  B buffer;
-  static_cast<BufferType &>(buffer) = contiguousType(dtype, shape);
-  return buffer;
-}
-
-/// Small operators; the numbers of tokens and slots are replaced.
+/// Small operators.
 OperatorShapes smallShapes(DType dtype) {
-  constexpr int64_t T = 64;
-  auto in = [&](std::vector<int64_t> shape) { return typed(dtype, shape); };
-  auto out = [&](std::vector<int64_t> shape) {
-    return typed<Buffer>(dtype, shape);
-  };
-  auto wide = [&](std::vector<int64_t> shape) {
-    return typed<Buffer>(DType::F32, shape);
-  };
-  ConstBuffer cu = typed(DType::I32, {3});
-  OperatorShapes shapes;
-  std::vector<int64_t> key = {T, 1, 16}, value = {T, 2, 8}, gate = {T, 2};
-  double scale = 0.25, eps = 1e-6;
-  shapes.gatedDelta =
-      GatedDeltaArgs{in(key), in(key),    in(value), wide(gate), in(gate),
-                     cu,      out(value), scale,     eps,        64};
-  shapes.gatedDeltaGrad = GatedDeltaGradArgs{
-      in(key),    in(key),   in(value), wide(gate), in(gate),
-      in(value),  cu,        out(key),  out(key),   out(value),
-      wide(gate), out(gate), scale,     eps,        64};
-  std::vector<int64_t> query = {T, 4, 16}, keys = {T, 2, 16}, lse = {T, 4};
-  shapes.attention = AttentionArgs{in(query),  in(keys),  in(keys), cu,
-                                   out(query), wide(lse), scale};
-  shapes.attentionGrad = AttentionGradArgs{
-      in(query), in(keys),   in(keys),  in(query), wide(lse), in(query),
-      cu,        out(query), out(keys), out(keys), scale};
-  std::vector<int64_t> rows = {T, 24}, taps = {24, 1, 4};
-  shapes.conv = CausalConv1dArgs{in(rows), in(taps), cu, out(rows)};
-  shapes.convGrad = CausalConv1dGradArgs{in(rows),  in(taps),   in(rows), cu,
-                                         out(rows), wide(taps), false};
-  std::vector<int64_t> hidden = {T, 16}, vocabulary = {50, 16}, tokens = {T};
-  ConstBuffer labels = typed(DType::I32, tokens);
-  shapes.loss = LinearCrossEntropyArgs{in(hidden),   in(vocabulary), labels,
-                                       wide(tokens), -100,           {}};
-  shapes.lossGrad = LinearCrossEntropyGradArgs{in(hidden),
-                                               in(vocabulary),
-                                               labels,
-                                               wide(tokens),
-                                               wide(tokens),
-                                               out(hidden),
-                                               wide(vocabulary),
-                                               -100,
-                                               false,
-                                               {},
-                                               {},
-                                               {}};
-  return shapes;
+  return sampleShapes(dtype, {.keyHeads = 1,
+                              .valueHeads = 2,
+                              .keyDim = 16,
+                              .valueDim = 8,
+                              .queryHeads = 4,
+                              .attentionKeyHeads = 2,
+                              .headDim = 16,
+                              .channels = 24,
+                              .hidden = 16,
+                              .classes = 50,
+                              .slots = 3,
+                              .scale = 0.25,
+                              .attentionScale = 0.25,
+                              .eps = 1e-6});
 }
 
 /// What goes wrong in a result.
@@ -335,13 +296,14 @@ protected:
     engine.emplace(*real);
   }
 
-  /// The micro-step again, as single launches would run it.
-  StatusOr<Buffer> plainRun() {
-    QWEN_ASSIGN_OR_RETURN(EngineRun run, real->start(Program::MicroStep));
+  /// A micro-step again, as single launches would run it.
+  StatusOr<Buffer> plainRun(Program program) {
+    QWEN_ASSIGN_OR_RETURN(EngineRun run, real->start(program));
     return real->finish(run);
   }
   StatusOr<Rows> replay() {
-    return checkReplay(*engine, [this] { return plainRun(); }, 1);
+    return checkReplay(
+        *engine, [this](Program program) { return plainRun(program); }, 1);
   }
 
   std::optional<PlanEngine> real;

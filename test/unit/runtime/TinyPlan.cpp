@@ -41,7 +41,7 @@ private:
                   std::vector<flatbuffers::Offset<plan::Port>> outputs);
   void addInputs();
   void addParameters();
-  void addMicroStep();
+  void addMicroStep(const char *name, bool accumulate);
   void addUpdate();
   void addEval();
   uint32_t addWorkspace();
@@ -151,19 +151,21 @@ void Builder::addParameters() {
   head = values[1];
 }
 
-void Builder::addMicroStep() {
+void Builder::addMicroStep(const char *name, bool accumulate) {
+  auto program = int(programs.size());
   std::vector<int64_t> rows = {o.tokens, o.hidden};
-  uint32_t dnll = tensor(BufferClass::Activation, DType::F32, {o.tokens}, 0, 3);
-  uint32_t x = tensor(BufferClass::Activation, o.parameters, rows, 0, 3);
-  uint32_t dx = tensor(BufferClass::Activation, o.parameters, rows, 0, 3);
+  uint32_t dnll =
+      tensor(BufferClass::Activation, DType::F32, {o.tokens}, program, 3);
+  uint32_t x = tensor(BufferClass::Activation, o.parameters, rows, program, 3);
+  uint32_t dx = tensor(BufferClass::Activation, o.parameters, rows, program, 3);
   uint32_t nll = tensor(BufferClass::Output, DType::F32, {o.tokens});
   step(plan::Kernel::Copy, plan::CreateCopy(fb, scaleOfToken, dnll));
   step(plan::Kernel::Embedding, plan::CreateEmbedding(fb, embed, tokens, x));
   step(plan::Kernel::LinearCrossEntropyGrad,
        plan::CreateLinearCrossEntropyGrad(fb, x, head, labels, dnll, nll, dx,
-                                          gradients[1], -100, true));
+                                          gradients[1], -100, accumulate));
   step(plan::Kernel::EmbeddingGrad,
-       plan::CreateEmbeddingGrad(fb, dx, tokens, gradients[0], true));
+       plan::CreateEmbeddingGrad(fb, dx, tokens, gradients[0], accumulate));
   std::vector<flatbuffers::Offset<plan::Port>> inputs, outputs;
   port(inputs, "tokens", tokens);
   port(inputs, "labels", labels);
@@ -171,7 +173,7 @@ void Builder::addMicroStep() {
   port(inputs, "cu_seqlens", cuSeqlens);
   port(inputs, "loss_scale", lossScale);
   port(outputs, "nll", nll);
-  endProgram("micro_step", inputs, outputs);
+  endProgram(name, inputs, outputs);
 }
 
 void Builder::addUpdate() {
@@ -198,8 +200,8 @@ void Builder::addUpdate() {
 }
 
 void Builder::addEval() {
-  uint32_t x =
-      tensor(BufferClass::Activation, o.parameters, {o.tokens, o.hidden}, 2, 1);
+  uint32_t x = tensor(BufferClass::Activation, o.parameters,
+                      {o.tokens, o.hidden}, int(programs.size()), 1);
   uint32_t nll = tensor(BufferClass::Output, DType::F32, {o.tokens});
   step(plan::Kernel::Embedding, plan::CreateEmbedding(fb, embed, tokens, x));
   step(plan::Kernel::LinearCrossEntropy,
@@ -260,10 +262,7 @@ uint64_t Builder::tableBytes() const {
   norm.grads = {{type}, {type}};
   AdamWArgs adamw;
   adamw.params = {{type}};
-  auto aligned = [](int64_t bytes) {
-    return uint64_t(bytes + 255) / 256 * 256;
-  };
-  return aligned(cuda::tableBytes(norm)) + 2 * aligned(cuda::tableBytes(adamw));
+  return uint64_t(cuda::tableBytes(norm) + 2 * cuda::tableBytes(adamw));
 }
 
 uint64_t Builder::arenaBytes(std::initializer_list<BufferClass> classes) const {
@@ -277,7 +276,8 @@ uint64_t Builder::arenaBytes(std::initializer_list<BufferClass> classes) const {
 std::string Builder::build() {
   addInputs();
   addParameters();
-  addMicroStep();
+  addMicroStep("micro_step", true);
+  addMicroStep("first_micro_step", false);
   addUpdate();
   if (o.withEval)
     addEval();

@@ -125,10 +125,12 @@ def main():
     peer_triton.compile_in_parallel()
     peer_timing.emit(bench="versions", side="peer", **peer_timing.versions())
     for line in sys.stdin if options.serve else options.configurations:
-        peer_timing.emit(**answer(line, options))
-        # What belonged to the model is gone by now; hand its memory back for whoever measures next.
+        result = answer(line, options)
+        # What belonged to the model is gone by now. Its memory is handed back before the result is: whoever reads that
+        # measures next, perhaps in another process.
         gc.collect()
         torch.cuda.empty_cache()
+        peer_timing.emit(**result)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The command line of qwen-prepare."""
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -21,25 +22,39 @@ class _Parser(argparse.ArgumentParser):
     """Reports a wrong option in one line, as every other error."""
 
     def error(self, message):
+        words = message.split()
+        if message.startswith("unrecognized arguments:"):
+            name = words[2].partition("=")[0]
+            known = [
+                option
+                for action in self._actions
+                for option in action.option_strings
+            ]
+            for near in difflib.get_close_matches(name, known, 1):
+                message += f"; did you mean {near}?"
         raise PrepareError(message)
 
 
-def _fraction(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a number between 0 and 1, found {text}"
-        )
-    return value
+def _number(read, fits, expected: str):
+    """A reader of an option's value that says which values it takes."""
+
+    def parse(text: str):
+        try:
+            value = read(text)
+        except ValueError:
+            value = None
+        if value is None or not fits(value):
+            raise argparse.ArgumentTypeError(
+                f"expected {expected}, found {text}"
+            )
+        return value
+
+    return parse
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of at least 1, found {text}"
-        )
-    return value
+_fraction = _number(float, lambda x: 0 < x < 1, "a number between 0 and 1")
+_positive = _number(int, lambda x: x >= 1, "a whole number of at least 1")
+_seed = _number(int, lambda x: x >= 0, "a whole number of at least 0")
 
 
 def _assignment(text: str) -> tuple:
@@ -111,7 +126,6 @@ def _add_form_options(group):
     txt.add_argument(
         "--txt-documents",
         choices=("paragraph", "line", "file"),
-        default="paragraph",
         help="what is a document in a .txt file (default: paragraph, that is "
         "text between blank lines)",
     )
@@ -182,7 +196,7 @@ def _add_eval_options(group):
         "hash of their tokens",
     )
     group.add_argument(
-        "--eval-seed", type=int, default=0, metavar="N", help="choose others"
+        "--eval-seed", type=_seed, default=0, metavar="N", help="choose others"
     )
 
 
@@ -200,8 +214,18 @@ def _check(arguments):
         raise PrepareError("--eos-token needs --append-eos")
     if arguments.txt_separator == "":
         raise PrepareError("--txt-separator: expected some text")
+    for_text = arguments.txt_documents or arguments.txt_separator
+    if for_text and not any(p.suffix == ".txt" for p in arguments.inputs):
+        raise PrepareError(
+            "--txt-documents and --txt-separator are for .txt files, and no "
+            "input is one"
+        )
     outputs = [p for p in (arguments.output, arguments.eval_output) if p]
     taken = {path.resolve() for path in arguments.inputs}
+    if arguments.chat_template:
+        taken.add(arguments.chat_template.resolve())
+    if arguments.tokenizer.is_dir():
+        taken.update(path.resolve() for path in arguments.tokenizer.iterdir())
     for path in outputs:
         if path.resolve() in taken:
             raise PrepareError(f"{path}: is named twice, and is an output")
@@ -312,7 +336,9 @@ def _make_preparer(arguments) -> Preparer:
 
 def _prepare(arguments, files: list):
     preparer = _make_preparer(arguments)
-    text = TextOptions(arguments.txt_documents, arguments.txt_separator)
+    text = TextOptions(
+        arguments.txt_documents or "paragraph", arguments.txt_separator
+    )
     sources = [
         open_source(path, arguments.text_field, arguments.split, text)
         for path in arguments.inputs
@@ -380,6 +406,15 @@ def main(argv=None) -> int:
         # The reader of --show has seen enough; keep Python from flushing
         # into the closed pipe once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        # Files have messages of their own; this is the standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(
+            "qwen-prepare: error: cannot write to the standard output: "
+            f"{error.strerror}",
+            file=sys.stderr,
+        )
         return 1
     finally:
         for file in files:
