@@ -324,12 +324,10 @@ Status qwen::checkLayout(const Checkpoint &checkpoint,
       checkpoint, findProblems(checkpoint, parameters, carryPrefixes, false));
 }
 
-StatusOr<LoadReport>
-qwen::loadParameters(const Checkpoint &checkpoint,
-                     std::span<ParameterView> parameters,
-                     std::span<const std::string> carryPrefixes) {
-  QWEN_RETURN_IF_ERROR(reportProblems(
-      checkpoint, findProblems(checkpoint, parameters, carryPrefixes, true)));
+/// Fills all parameters from tensors that fit.
+static StatusOr<LoadReport>
+fillParameters(const Checkpoint &checkpoint,
+               std::span<ParameterView> parameters) {
   LoadReport report;
   for (ParameterView &parameter : parameters) {
     const StoredTensor &tensor = *checkpoint.find(parameter.name);
@@ -359,13 +357,8 @@ StatusOr<LoadReport> qwen::loadParameters(
     const Checkpoint &checkpoint, std::span<ParameterView> parameters,
     std::span<const std::string> carryPrefixes, Communicator &ranks) {
   QWEN_RETURN_IF_ERROR(checkSlices(parameters, ranks));
-  std::vector<std::string> problems =
-      findProblems(checkpoint, parameters, carryPrefixes).lines();
-  Status fit;
-  if (!problems.empty())
-    fit = dataLoss("checkpoint '{}' does not fit the plan, tensors: {}",
-                   checkpoint.directory(), fmt::join(problems, "; "));
-  QWEN_RETURN_IF_ERROR(ranks.agree(fit));
+  QWEN_RETURN_IF_ERROR(ranks.agree(reportProblems(
+      checkpoint, findProblems(checkpoint, parameters, carryPrefixes, true))));
   auto report = fillParameters(checkpoint, parameters);
   QWEN_RETURN_IF_ERROR(ranks.agree(report.status()));
   return report;

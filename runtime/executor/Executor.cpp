@@ -132,15 +132,16 @@ Buffer Executor::view(const PlanPlace &place) const {
 }
 
 /// `slice` of a rank's shard.
-static Buffer partOf(const Buffer &shard, const PlanSlice &slice) {
-  Buffer part;
+template <typename AnyBuffer>
+static AnyBuffer partOf(const AnyBuffer &shard, const PlanSlice &slice) {
+  AnyBuffer part;
   part.dtype = shard.dtype;
   part.rank = 1;
   part.shape[0] = slice.elements;
   part.strides[0] = 1;
   if (shard.data)
-    part.data =
-        shard.as<std::byte>() + slice.shardOffset * dtypeBytes(shard.dtype);
+    part.data = shard.template as<std::byte>() +
+                slice.shardOffset * dtypeBytes(shard.dtype);
   return part;
 }
 
