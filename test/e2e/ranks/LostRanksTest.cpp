@@ -5,7 +5,11 @@
 #include "test/e2e/Harness.h"
 #include "test/unit/runtime/TokenFile.h"
 
+#include "runtime/support/Json.h"
+
+#include <algorithm>
 #include <csignal>
+#include <limits>
 
 using namespace qwen;
 using namespace qwen::ranktest;
@@ -68,6 +72,12 @@ TEST(LostRank, FailsByAnError) {
   expectLoss("first-fail", "rank 0 was lost in step 7: spoilt milk");
 }
 
+/// A process that ended but that nobody has asked about does not count.
+bool isRunning(pid_t process) {
+  std::string status = readFile("/proc/" + std::to_string(process) + "/status");
+  return !status.empty() && status.find("\nState:\tZ") == status.npos;
+}
+
 class TrainingOnRanks : public testing::Test {
 protected:
   void SetUp() override {
@@ -83,9 +93,11 @@ protected:
     spec.worldSize = planRanks;
     auto plan = e2e::compilePlanFile(spec);
     EXPECT_TRUE(plan.ok()) << plan.status().message();
-    std::vector<std::string> words = {
-        QWENRUN_BINARY,  *plan,   "--init",       "random",      "--data",
-        folder / "data", "--out", folder / "out", "--log-every", "1"};
+    std::vector<std::string> words = {QWENRUN_BINARY, *plan,    "--init",
+                                      "random",       "--data", folder / "data",
+                                      "--log-every",  "1"};
+    if (std::find(more.begin(), more.end(), "--out") == more.end())
+      words.insert(words.end(), {"--out", folder / "out"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -116,7 +128,66 @@ TEST_F(TrainingOnRanks, KilledRankEndsAll) {
   EXPECT_EQ(count(run.output(), "qwenrun: error: rank 1 was lost in step "), 2u)
       << run.output();
   for (pid_t other : others)
-    EXPECT_NE(kill(other, 0), 0) << "an orphan";
+    EXPECT_FALSE(isRunning(other)) << "an orphan";
+}
+
+TEST_F(TrainingOnRanks, SignalToOneRankStopsAll) {
+  for (int signal : {SIGTERM, SIGUSR1}) {
+    std::filesystem::remove_all(folder / "out");
+    Mpirun run(3, command(3, {"--steps", "1000000"}));
+    ASSERT_TRUE(run.waitFor("step 3/")) << run.output();
+    pid_t one = run.processOf(2);
+    ASSERT_GT(one, 0);
+    ASSERT_EQ(kill(one, signal), 0);
+    EXPECT_TRUE(run.finish()) << run.output();
+    EXPECT_EQ(count(run.output(), "stopped after"), 1u) << run.output();
+  }
+}
+
+/// Metrics of the steps of a run, by name.
+std::vector<Json> metricsOf(const std::string &out) {
+  std::vector<Json> rows;
+  std::string text = readFile(out + "/metrics.jsonl");
+  for (size_t at = 0, end; (end = text.find('\n', at)) != text.npos;
+       at = end + 1) {
+    auto row = parseJsonObject(text.substr(at, end - at), "metrics");
+    EXPECT_TRUE(row.ok()) << row.status().message();
+    if (row.ok())
+      rows.push_back(std::move(row).value());
+  }
+  return rows;
+}
+
+TEST_F(TrainingOnRanks, MetricsAreThoseOfOneRank) {
+  std::vector<std::vector<Json>> metrics;
+  for (int ranks : {1, 3}) {
+    std::string out = folder / ("out-" + std::to_string(ranks));
+    // A smooth update: see RanksTest.
+    Mpirun run(
+        ranks == 1 ? 0 : ranks,
+        command(ranks, {"--out", out, "--epochs", "1", "--packs-per-step", "3",
+                        "--eval", folder / "data", "--eps", "1", "--lr", "0.05",
+                        "--clip", "0", "--weight-decay", "0"}));
+    ASSERT_TRUE(run.finish()) << run.output();
+    metrics.push_back(metricsOf(out));
+  }
+  const std::vector<Json> &one = metrics[0], &three = metrics[1];
+  ASSERT_EQ(one.size(), 4u); // three steps, one evaluation
+  ASSERT_EQ(three.size(), one.size());
+  // RanksTest derives it: three steps of three packs.
+  double bound = 9 * 12 * double(std::numeric_limits<float>::epsilon());
+  for (size_t i = 0; i < one.size(); ++i)
+    for (const auto &[name, value] : one[i].items()) {
+      SCOPED_TRACE(name);
+      const Json &other = three[i][name];
+      if (name == "loss" || name == "grad_norm" || name == "perplexity") {
+        // The perplexity's relative error is the loss's absolute one.
+        EXPECT_NEAR(double(other), double(value),
+                    (name == "perplexity" ? 10 : 1) * bound * double(value));
+      } else if (name != "seconds" && name != "tokens_per_second") {
+        EXPECT_EQ(other, value);
+      }
+    }
 }
 
 } // namespace

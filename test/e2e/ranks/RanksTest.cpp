@@ -58,14 +58,17 @@ PlanSpec specOf(const std::string &config, int ranks,
   return spec;
 }
 
-/// A pack a document, every token of the vocabulary in them.
-TokenFile documents(int count, bool (*supervised)(int) = nullptr) {
+/// A pack a document; 40 of them have every token of the vocabulary.
+TokenFile documents(int count, int64_t vocabulary,
+                    bool (*supervised)(int) = nullptr) {
   TokenFile file;
   std::mt19937 random(5);
+  uint64_t next = 0;
   for (int i = 0; i < count; ++i) {
     std::vector<int32_t> document;
     for (int t = 0; t < 40 + i % 24; ++t)
-      document.push_back(int32_t(random() % 256));
+      document.push_back(int32_t((t % 2 ? uint64_t(random()) : next++) %
+                                 uint64_t(vocabulary)));
     file.add(document, !supervised || supervised(i));
   }
   return file;
@@ -169,6 +172,11 @@ void expectAllRowsMoved(const Outcome &outcome) {
 
 class RanksTest : public testing::TestWithParam<const char *> {
 protected:
+  int64_t vocabulary() const {
+    auto plan = e2e::compilePlan(specOf(GetParam(), 1));
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    return plan.ok() ? plan->info().vocabSize : 1;
+  }
   /// N ranks and one, and what both must have in common.
   void expectSame(int ranks, const TokenFile &file, int steps, int64_t packs,
                   Outcome &got, const std::string &dtype = "f32") {
@@ -188,7 +196,7 @@ TEST_P(RanksTest, OneStep) {
   for (int ranks : {2, 3, 4, 7}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     Outcome got;
-    expectSame(ranks, documents(8), 1, packsPerStep, got);
+    expectSame(ranks, documents(8, vocabulary()), 1, packsPerStep, got);
   }
 }
 
@@ -196,7 +204,7 @@ TEST_P(RanksTest, FiveSteps) {
   for (int ranks : {2, 3, 4, 7}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     Outcome got;
-    expectSame(ranks, documents(40), 5, packsPerStep, got);
+    expectSame(ranks, documents(40, vocabulary()), 5, packsPerStep, got);
     expectAllRowsMoved(got);
   }
 }
@@ -204,12 +212,12 @@ TEST_P(RanksTest, FiveSteps) {
 /// Buckets of bf16 beside buckets of f32. The masters take the update.
 TEST_P(RanksTest, Bf16) {
   Outcome got;
-  expectSame(3, documents(8), 1, packsPerStep, got, "bf16");
+  expectSame(3, documents(8, vocabulary()), 1, packsPerStep, got, "bf16");
 }
 
 TEST_P(RanksTest, NinePacksOnFourRanksEndAnEpoch) {
   Outcome got;
-  expectSame(4, documents(9), 0, 4, got);
+  expectSame(4, documents(9, vocabulary()), 0, 4, got);
   std::vector<double> packs;
   for (const Step &step : got.steps)
     packs.push_back(step.packs);
@@ -218,7 +226,8 @@ TEST_P(RanksTest, NinePacksOnFourRanksEndAnEpoch) {
 
 TEST_P(RanksTest, LossFreeTokensOfARankChangeNothing) {
   Outcome got;
-  expectSame(2, documents(8, [](int i) { return i % 2 == 0; }), 0, 2, got);
+  expectSame(2, documents(8, vocabulary(), [](int i) { return i % 2 == 0; }), 0,
+             2, got);
   double microBatches = 0;
   for (const Step &step : got.steps)
     microBatches += step.microBatches;
