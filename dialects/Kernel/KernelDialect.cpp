@@ -133,9 +133,8 @@ QWEN_KERNELS(QWEN_VERIFY)
 LogicalResult StorageOp::verify() {
   if (getParameters().empty())
     return emitOpError("must name at least one parameter");
-  if (getBucket() &&
-      (getParameters().size() != 1 ||
-       cast<MemRefType>(getBuffer().getType()).getRank() != 1))
+  if (getBucket() && (getParameters().size() != 1 ||
+                      cast<MemRefType>(getBuffer().getType()).getRank() != 1))
     return emitOpError("of a bucket must name one bucket and be a flat memref");
   return verifyBuffer(*this, "the buffer", getBuffer().getType());
 }

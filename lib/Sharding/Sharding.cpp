@@ -49,10 +49,10 @@ private:
   LogicalResult checkOptions(ModuleOp module) {
     if (worldSize < 2 || worldSize > maxWorldSize)
       return module.emitError("option world-size should be between 2 and ")
-             << maxWorldSize << ", found " << worldSize;
+             << maxWorldSize << ", found " << int64_t(worldSize);
     if (prefetch < 0)
       return module.emitError("option prefetch should be at least 0, found ")
-             << prefetch;
+             << int64_t(prefetch);
     return success();
   }
 

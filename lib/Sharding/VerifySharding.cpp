@@ -40,7 +40,8 @@ private:
   LogicalResult verifySeveralRanks(ModuleOp module) {
     auto ranks = module->getAttrOfType<IntegerAttr>("qwen.world_size");
     if (!ranks || ranks.getInt() != worldSize)
-      return module.emitError("should have qwen.world_size = ") << worldSize;
+      return module.emitError("should have qwen.world_size = ")
+             << int64_t(worldSize);
     if (failed(verifyBuckets(module)))
       return failure();
     WalkResult result = module.walk([&](Operation *op) {
@@ -64,7 +65,7 @@ private:
       if (elements % (bucketAlignment * worldSize) != 0)
         return bucket.emitOpError()
                << "length must be a multiple of " << bucketAlignment
-               << " for each of the " << worldSize << " ranks, but is "
+               << " for each of the " << int64_t(worldSize) << " ranks, but is "
                << elements;
       for (auto name : bucket.getParameters().getAsRange<SymbolRefAttr>())
         if (!held.insert(name.getRootReference().getValue()).second)
@@ -82,7 +83,7 @@ private:
       return op->emitOpError()
              << (isa<GetParameterOp>(op) ? "reads a whole parameter"
                                          : "adds to a whole gradient")
-             << ", but " << worldSize << " ranks hold it in parts";
+             << ", but " << int64_t(worldSize) << " ranks hold it in parts";
     if (isa<AllGatherOp, ReduceScatterOp>(op) &&
         !op->getParentOp()->hasAttr("qwen.program"))
       return op->emitOpError("must stand in a program");

@@ -157,7 +157,13 @@ StatusOr<std::string> qwen::publishCheckpoint(
   QWEN_RETURN_IF_ERROR(ranks.agree(begin()));
   QWEN_ASSIGN_OR_RETURN(folder, ranks.firstText(folder));
   QWEN_ASSIGN_OR_RETURN(target, ranks.firstText(target));
-  QWEN_RETURN_IF_ERROR(ranks.agree(write(folder)));
-  QWEN_RETURN_IF_ERROR(ranks.agree(pending ? pending->publish() : okStatus()));
-  return target;
+  Status saved = ranks.agree(write(folder));
+  if (saved.ok())
+    saved = ranks.agree(pending ? pending->publish() : okStatus());
+  if (saved.ok())
+    return target;
+  // The folder is gone before any rank goes on, or ends the run for all.
+  pending.reset();
+  QWEN_RETURN_IF_ERROR(ranks.barrier());
+  return saved;
 }

@@ -222,7 +222,7 @@ Status qwen::checkView(const plan::Plan &plan, uint32_t view,
 }
 
 Status qwen::verifyPlanTables(const plan::Plan &plan) {
-  QWEN_RETURN_IF_ERROR(verifyParameters(plan));
   QWEN_RETURN_IF_ERROR(verifyPlanBuckets(plan));
+  QWEN_RETURN_IF_ERROR(verifyParameters(plan));
   return verifyPrograms(plan);
 }

@@ -34,7 +34,7 @@ StatusOr<MappedFile> MappedFile::open(const std::string &path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0)
     return systemStatus("open", path, errno);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(descriptor, &info) != 0) {
     Status status = systemStatus("inspect", path, errno);
     ::close(descriptor);
@@ -155,7 +155,7 @@ Status OutputFile::reserve(int64_t bytes) {
   if (errno != EOPNOTSUPP && errno != ENOSYS)
     return failed(errno);
   // A file system that cannot set room aside can tell how much there is.
-  struct statvfs disk {};
+  struct statvfs disk{};
   if (::fstatvfs(descriptor, &disk) == 0 && disk.f_frsize > 0 &&
       uint64_t(bytes) / disk.f_frsize > disk.f_bavail)
     return failed(ENOSPC);

@@ -304,7 +304,7 @@ StatusOr<std::string> Trainer::findNonFinite(size_t index,
                 batch.cuSeqlens.begin() - 1;
     return fmt::format("loss of token {} of document {}",
                        at - batch.cuSeqlens[size_t(slot)],
-                       packs.pack(pack)[size_t(slot)]);
+                       packs.pack(last.packs[index])[size_t(slot)]);
   }
   Staging staging(engine->memory());
   for (size_t i = 0; const ParameterRole &role : engine->roles()) {

@@ -34,10 +34,10 @@ func.func @micro_step(%ids: tensor<4xi32> {qwen.input = "tokens"}) -> (tensor<4x
   // CHECK-NEXT: %[[F:.*]] = qwen.all_gather @m.0.bf16
   // CHECK-NEXT: %[[FS:.*]] = qwen.all_gather @m.0.f32
   // CHECK-NEXT: qwen.embedding %[[EW]]
-  // CHECK: qwen.all_gather @m.norm.bf16.frozen
   // CHECK: %[[AB:.*]] = qwen.bucket_part %[[F]][0] [@m.0.a.weight, @m.0.b.weight] : tensor<192xbf16> -> tensor<8x8xbf16>
   // CHECK: %[[C:.*]] = qwen.bucket_part %[[F]][64] [@m.0.c.weight]
-  // CHECK: call @layer_forward(%{{.*}}, %[[AB]], %[[C]]
+  // CHECK: qwen.all_gather @m.norm.bf16.frozen
+  // CHECK-NEXT: call @layer_forward(%{{.*}}, %[[AB]], %[[C]]
   // LATE: qwen.all_gather @m.embed.bf16
   // LATE: qwen.embedding
   // LATE: qwen.all_gather @m.0.bf16

@@ -129,30 +129,42 @@ static StatusOr<Plan> compile(const PlanSpec &spec, const std::string &stem) {
       spec.logits ? " --logits" : "", shellWord(model))));
   QWEN_RETURN_IF_ERROR(runTool(fmt::format(
       "{} {} --target={} --recompute={} --masters={} --moment-type={} "
-      "--fusion={} -o {}",
+      "--fusion={}{} -o {}",
       shellWord(QWEN_COMPILER_TOOL), shellWord(model), shellWord(spec.target),
       spec.recompute, spec.masters, spec.momentType, spec.fuse ? "on" : "off",
+      spec.worldSize == 1 ? ""
+                          : fmt::format(" --world-size={}", spec.worldSize),
       shellWord(plan))));
   return Plan::load(plan);
 }
 
 /// A file name that says all of a spec.
 static std::string stemOf(const PlanSpec &spec) {
-  return fmt::format("{}-{}-{}-t{}-d{}-{}-masters-{}-moments-{}{}{}",
-                     spec.config, spec.target, spec.dtype, spec.tokens,
-                     spec.maxDocuments, spec.recompute, spec.masters,
-                     spec.momentType, spec.fuse ? "" : "-unfused",
-                     spec.logits ? "-logits" : "");
+  return fmt::format(
+      "{}-{}-{}-t{}-d{}-{}-masters-{}-moments-{}{}{}{}", spec.config,
+      spec.target, spec.dtype, spec.tokens, spec.maxDocuments, spec.recompute,
+      spec.masters, spec.momentType, spec.fuse ? "" : "-unfused",
+      spec.logits ? "-logits" : "",
+      spec.worldSize == 1 ? "" : fmt::format("-ranks-{}", spec.worldSize));
+}
+
+/// Path of a spec's files without their endings.
+static std::string pathOf(const PlanSpec &spec) {
+  static const TemporaryFolder folder;
+  const std::string &given = testOptions().plans;
+  return (given.empty() ? folder.path : given) + "/" + stemOf(spec);
+}
+
+StatusOr<std::string> qwen::e2e::compilePlanFile(const PlanSpec &spec) {
+  QWEN_RETURN_IF_ERROR(compilePlan(spec).status());
+  return pathOf(spec) + ".fb";
 }
 
 StatusOr<Plan> qwen::e2e::compilePlan(const PlanSpec &spec) {
-  static const TemporaryFolder folder;
   static std::map<PlanSpec, StatusOr<Plan>> compiled;
   auto found = compiled.find(spec);
   if (found == compiled.end()) {
-    const std::string &given = testOptions().plans;
-    std::string stem =
-        (given.empty() ? folder.path : given) + "/" + stemOf(spec);
+    std::string stem = pathOf(spec);
     bool isThere =
         !testOptions().compileOnly && std::filesystem::exists(stem + ".fb");
     found = compiled

@@ -33,6 +33,7 @@ struct PlanSpec {
   std::string momentType = "f32";
   bool fuse = true;
   bool logits = false;
+  int64_t worldSize = 1;
   /// As qwenc takes it.
   std::string target = defaultTarget;
 
@@ -76,6 +77,9 @@ std::string testName(std::string config);
 
 /// The plan for `spec`, or what the tools said instead of writing one.
 StatusOr<Plan> compilePlan(const PlanSpec &spec);
+
+/// The same plan as a file, for programs that load it themselves.
+StatusOr<std::string> compilePlanFile(const PlanSpec &spec);
 
 /// Path of a file or folder of the sources.
 std::string sourcePath(const std::string &path);

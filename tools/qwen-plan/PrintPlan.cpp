@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PrintPlan.h"
+#include "qwen/Plan/Kernels.h"
 #include "qwen/Plan/plan_generated.h"
 #include "qwen/Support/Saturating.h"
 #include "runtime/profile/LaunchFacts.h"

@@ -132,9 +132,9 @@ const Fault parameterFaults[] = {
 const Fault stepFaults[] = {
     {"GatherLength",
      [](PlanDraft &d) {
-       d.programs[0].steps[0] = allGather(ShardedFull, ShardedFull);
+       d.programs[0].steps[0] = allGather(ShardedValue, ShardedGradient);
      },
-     "full has 128 elements, expected 2 shards of 128"},
+     "full has 64 elements, expected 2 shards of 64"},
     {"ScatterLength",
      [](PlanDraft &d) {
        d.programs[0].steps[3] = reduceScatter(ShardedValue, ShardedGradient);
@@ -147,6 +147,7 @@ const Fault stepFaults[] = {
      "shard lies in a buffer of class Moment1, expected Gradient"},
     {"Partials",
      [](PlanDraft &d) {
+       d.buffers[11].last = 2;
        d.programs[1].steps[2] =
            gradNormCombine(ShardedPartial, ShardedHyper, ShardedStats);
      },

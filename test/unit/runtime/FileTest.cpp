@@ -110,3 +110,29 @@ TEST(BufferTest, TextForm) {
   EXPECT_EQ(toString(type), "bf16[4, 8] strides [16, 1]");
   EXPECT_EQ(toString(BufferType{}), "f32[]");
 }
+
+TEST(FileTest, SeveralWritersFillOneFileInPlace) {
+  TemporaryFolder folder;
+  std::string path = folder / "shared";
+  EXPECT_ERROR(OutputFile::openExisting(path).status(), "cannot open");
+  auto first = OutputFile::create(path);
+  ASSERT_OK(first.status());
+  ASSERT_OK(first->reserve(12));
+  EXPECT_EQ(readFile(path), std::string(12, '\0'));
+  auto second = OutputFile::openExisting(path);
+  ASSERT_OK(second.status());
+  auto bytes = [](std::string_view text) {
+    return std::as_bytes(std::span(text.data(), text.size()));
+  };
+  ASSERT_OK(second->writeAt(7, bytes("world")));
+  ASSERT_OK(first->writeAt(0, bytes("hello,")));
+  ASSERT_OK(first->writeAt(3, {}));
+  ASSERT_OK(first->close());
+  ASSERT_OK(second->close());
+  EXPECT_EQ(readFile(path), std::string("hello,\0world", 12));
+  // More than any disk has.
+  auto huge = OutputFile::create(path);
+  ASSERT_OK(huge.status());
+  EXPECT_ERROR(huge->reserve(int64_t(1) << 60),
+               "cannot write 1152921504606846976 bytes to");
+}
