@@ -243,8 +243,8 @@ def Kernel_LinearCrossEntropyOp : Kernel_Op<"linear_cross_entropy", 10> {
   let description = [{
     logits[t, :] = x[t, :] weight^T (float32), nll[t] = logsumexp(logits[t, :])
     - logits[t, labels[t]]; 0 where labels[t] is `ignore_index`. Logits exist
-    for a block of tokens at a time, in workspace. `logits_algorithm` as in
-    gemm.
+    for a block of tokens at a time, in workspace; on a GPU they are rounded to
+    bf16, but for those of the labels. `logits_algorithm` as in gemm.
   }];
   let arguments = (ins
     In<Kernel_FloatBuffer, "hidden states [T, H]">:$x,
@@ -328,12 +328,14 @@ def Kernel_GroupOp : Kernel_Op<"group", 15, [AttrSizedOperandSegments]> {
   let summary = "Call of a generated kernel: a fused elementwise/row-wise chain";
   let description = [{
     Runs the code symbol over `rows` rows, in blocks of `rows_per_block` rows
-    that any thread may take. Outputs whose index is in `column_sums` are sums
-    over all rows: each block writes its partial sums into workspace and the
-    blocks are added in order, so the result does not depend on the thread
-    count; those in `accumulate` are added to what the output holds.
+    that any thread may take (on a GPU: a block of threads each). Outputs whose
+    index is in `column_sums` are sums over all rows: each block writes its
+    partial sums into workspace and the blocks are added in order, so the result
+    does not depend on the thread count; those in `accumulate` are added to what
+    the output holds.
 
-    The code symbol's C signature, with operand addresses inputs first:
+    The code symbol's C signature on a CPU, with operand addresses inputs first
+    (that of a GPU: `kernel.binary`):
       void symbol(void *const *operands, void *partials,
                   int64_t row_begin, int64_t row_end);
     `partials` is the block's own area: the partial sums of each column-sum
