@@ -15,8 +15,9 @@ void reportLostFiles();
 
 /// From here on SIGINT, SIGTERM and SIGHUP (a closed terminal) ask for a clean
 /// stop, a second one ends the process. A reader of the log that is gone does
-/// not stop anything. `ofRanks`: one of several ranks, whose launcher kills what
-/// it was to stop but passes SIGUSR1 on, which then asks for a clean stop too.
+/// not stop anything. `ofRanks`: one of several ranks, whose launcher kills
+/// what it was to stop but passes SIGUSR1 on, which then asks for a clean stop
+/// too.
 void catchStopSignals(bool ofRanks);
 
 /// True after the first of those signals.
