@@ -65,8 +65,8 @@ struct PlanParameter {
 /// A flat sequence of parameters that the ranks hold by equal parts.
 struct PlanBucket {
   std::string name;
-  DType dtype = DType::F32; ///< of the values
-  int64_t elements = 0;     ///< on all ranks
+  DType dtype = DType::F32;  ///< of the values
+  int64_t elements = 0;      ///< on all ranks
   int64_t shardElements = 0; ///< on each rank
   /// The rank's shard, [shardElements]; gradients and masters are f32 (f64).
   PlanPlace value, gradient, moment1, moment2, master;

@@ -21,9 +21,8 @@ namespace qwen {
 /// Kernels that talk to other ranks: the executor hands them to its
 /// communicator.
 template <typename Args>
-inline constexpr bool isCollective =
-    std::is_same_v<Args, AllGatherArgs> ||
-    std::is_same_v<Args, ReduceScatterArgs>;
+inline constexpr bool isCollective = std::is_same_v<Args, AllGatherArgs> ||
+                                     std::is_same_v<Args, ReduceScatterArgs>;
 } // namespace qwen
 
 #endif // QWEN_PLAN_KERNELS_H
