@@ -137,7 +137,9 @@ private:
     if (scratch > mostWorkspace || !isQuick(args) || !isSmall(args) ||
         !isNew(args, step))
       return okStatus();
-    run(args, scratch);
+    // Collectives are the communicator's.
+    if constexpr (!isCollective<Args>)
+      run(args, scratch);
     return okStatus();
   }
 
