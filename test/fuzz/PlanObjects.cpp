@@ -137,10 +137,16 @@ void resize(plan::PlanT &plan, Random &random) {
 /// sensible answer.
 uint64_t extentBytes(const plan::TensorType &type) {
   constexpr uint64_t widths[] = {4, 2, 8, 4};
-  __int128 last = 0;
-  for (uint16_t i = 0; i < std::min<int>(type.rank(), 4); ++i)
-    last += (__int128(type.shape()->Get(i)) - 1) * type.strides()->Get(i);
-  if (last < 0 || last > (int64_t(1) << 40))
+  constexpr int64_t most = int64_t(1) << 40;
+  int64_t last = 0;
+  for (uint16_t i = 0; i < std::min<int>(type.rank(), 4); ++i) {
+    int64_t steps, extent;
+    if (__builtin_sub_overflow(type.shape()->Get(i), 1, &steps) ||
+        __builtin_mul_overflow(steps, type.strides()->Get(i), &extent) ||
+        __builtin_add_overflow(last, extent, &last))
+      return 0;
+  }
+  if (last < 0 || last > most)
     return 0;
   return (static_cast<uint64_t>(last) + 1) *
          widths[static_cast<size_t>(type.dtype()) % 4];

@@ -29,19 +29,32 @@ struct Slot {
 class Slots {
 public:
   explicit Slots(std::span<uint8_t> body)
-      : schema(*reflection::GetSchema(plan::PlanBinarySchema::data())) {
+      : left(16 * body.size()),
+        schema(*reflection::GetSchema(plan::PlanBinarySchema::data())) {
     addTable(*schema.root_table(),
              flatbuffers::GetMutableRoot<flatbuffers::Table>(body.data()));
   }
 
   std::map<const reflection::Field *, std::vector<Slot>> fields;
 
+  /// Whether the walk ended early: parts are shared too often.
+  bool isCut() const { return cut; }
+
 private:
+  /// Whether a part may be walked, once more perhaps.
+  bool spend(size_t bytes) {
+    cut |= bytes > left;
+    left -= cut ? 0 : bytes;
+    return !cut;
+  }
+
   const reflection::Object &object(const reflection::Type &type) {
     return *schema.objects()->Get(static_cast<uint32_t>(type.index()));
   }
 
   void addTable(const reflection::Object &kind, flatbuffers::Table *table) {
+    if (!spend(sizeof(flatbuffers::soffset_t)))
+      return;
     for (const reflection::Field *field : *kind.fields()) {
       auto offset = table->GetOptionalFieldOffset(field->offset());
       if (offset)
@@ -53,8 +66,10 @@ private:
                 uint8_t *address) {
     const reflection::Type &type = *field.type();
     switch (type.base_type()) {
-    case BaseType::String:
     case BaseType::UType:
+      return;
+    case BaseType::String:
+      spend(stringBytes(target(address)));
       return;
     case BaseType::Obj:
       return addTable(object(type), target(address));
@@ -80,16 +95,25 @@ private:
         address + flatbuffers::ReadScalar<flatbuffers::uoffset_t>(address));
   }
 
+  /// With the bytes of its length.
+  static size_t stringBytes(flatbuffers::Table *string) {
+    return sizeof(flatbuffers::uoffset_t) +
+           flatbuffers::ReadScalar<flatbuffers::uoffset_t>(string);
+  }
+
   void addVector(const reflection::Field &field, uint8_t *address) {
     auto *vector = reinterpret_cast<uint8_t *>(target(address));
     auto count = flatbuffers::ReadScalar<flatbuffers::uoffset_t>(vector);
     BaseType element = field.type()->element();
     uint8_t *data = vector + sizeof(flatbuffers::uoffset_t);
-    if (element == BaseType::String)
+    if (element == BaseType::String) {
+      for (uint32_t i = 0; i < count && !cut; ++i)
+        spend(stringBytes(target(data + i * sizeof(flatbuffers::uoffset_t))));
       return;
+    }
     if (element == BaseType::Obj) {
       const reflection::Object &kind = object(*field.type());
-      for (uint32_t i = 0; i < count; ++i)
+      for (uint32_t i = 0; i < count && !cut; ++i)
         if (kind.is_struct())
           addStruct(kind, data + i * static_cast<uint32_t>(kind.bytesize()));
         else
@@ -97,11 +121,15 @@ private:
       return;
     }
     size_t size = flatbuffers::GetTypeSize(element);
+    if (!spend(count * size))
+      return;
     for (uint32_t i = 0; i < count; ++i)
       fields[&field].push_back({data + i * size, element});
   }
 
   void addStruct(const reflection::Object &kind, uint8_t *data) {
+    if (!spend(static_cast<size_t>(kind.bytesize())))
+      return;
     for (const reflection::Field *field : *kind.fields()) {
       const reflection::Type &type = *field->type();
       bool isArray = type.base_type() == BaseType::Array;
@@ -113,6 +141,8 @@ private:
     }
   }
 
+  size_t left; ///< bytes that may be walked
+  bool cut = false;
   const reflection::Schema &schema;
 };
 
@@ -179,8 +209,11 @@ void change(const Slot &slot, const Slot &other, Random &random) {
 
 } // namespace
 
-bool fuzz::hasAlignedNumbers(std::span<uint8_t> body) {
-  for (auto &[field, all] : Slots(body).fields)
+bool fuzz::isPlain(std::span<uint8_t> body) {
+  Slots slots(body);
+  if (slots.isCut())
+    return false;
+  for (auto &[field, all] : slots.fields)
     for (const Slot &slot : all)
       if (reinterpret_cast<uintptr_t>(slot.address) %
               flatbuffers::GetTypeSize(slot.type) !=

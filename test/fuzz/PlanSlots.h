@@ -13,9 +13,11 @@
 
 namespace qwen::fuzz {
 
-/// Whether each number of a verified FlatBuffer lies at a multiple of its size,
-/// which FlatBuffers' own verifier does not ask of vectors.
-bool hasAlignedNumbers(std::span<uint8_t> body);
+/// Whether a verified FlatBuffer is like one that a builder writes, which
+/// FlatBuffers' own verifier does not ask: each number lies at a multiple of
+/// its size, and parts are not shared so often that as objects they fill
+/// memory.
+bool isPlain(std::span<uint8_t> body);
 
 /// Changes 0 to 3 numbers. Each field of the schema is as likely as another,
 /// however often it stands in the plan.
