@@ -78,6 +78,11 @@ public:
   Status runPrefix(int program, int64_t steps) override {
     return runLaunches(program, static_cast<size_t>(steps)).status();
   }
+  Status runObserved(int program, int64_t steps,
+                     const LaunchObserver &observe) override {
+    return runLaunches(program, static_cast<size_t>(steps), {}, observe)
+        .status();
+  }
   std::optional<Buffer> input(std::string_view name) const override;
   DeviceMemory &memory() override { return hostMemory(); }
   std::string deviceName() const override;
@@ -103,7 +108,8 @@ private:
   void poison();
   /// Runs the first `count` launches; takes their times where there is room.
   StatusOr<RunTicket> runLaunches(int program, size_t count,
-                                  std::span<float> milliseconds = {});
+                                  std::span<float> milliseconds = {},
+                                  const LaunchObserver &observe = {});
 
   ExecutorOptions options;
   CodeImage code; // outlives the launches that point into it
@@ -217,7 +223,8 @@ void CpuExecutor::poison() {
 }
 
 StatusOr<RunTicket> CpuExecutor::runLaunches(int program, size_t count,
-                                             std::span<float> milliseconds) {
+                                             std::span<float> milliseconds,
+                                             const LaunchObserver &observe) {
   // The number of threads belongs to the calling thread in OpenMP.
   if (options.threads > 0)
     omp_set_num_threads(options.threads);
@@ -231,6 +238,10 @@ StatusOr<RunTicket> CpuExecutor::runLaunches(int program, size_t count,
     ranks().note(Activity::Launching);
     QWEN_RETURN_IF_ERROR(launches[i].function(launches[i].args.get(),
                                               launches[i].context, ranks()));
+    if (observe) {
+      ranks().note(Activity::Other);
+      QWEN_RETURN_IF_ERROR(observe(static_cast<int64_t>(i)));
+    }
     if (milliseconds.empty())
       continue;
     Clock::time_point after = Clock::now();

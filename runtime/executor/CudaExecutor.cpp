@@ -31,6 +31,8 @@ public:
   StatusOr<RunTicket> start(int program) override;
   Status finish(RunTicket run) override;
   Status runPrefix(int program, int64_t steps) override;
+  Status runObserved(int program, int64_t steps,
+                     const LaunchObserver &observe) override;
   Status runTimed(int program, std::span<float> milliseconds) override;
   StatusOr<std::vector<int64_t>> kernelsByLaunch(int program) override;
   std::optional<Buffer> input(std::string_view name) const override;
@@ -393,6 +395,21 @@ Status CudaExecutor::runPrefix(int program, int64_t steps) {
   RunTicket run;
   QWEN_RETURN_IF_ERROR(beginRun(program));
   QWEN_RETURN_IF_ERROR(launchPlainly(program, static_cast<size_t>(steps)));
+  QWEN_RETURN_IF_ERROR(endRun(program, run));
+  return finish(run);
+}
+
+Status CudaExecutor::runObserved(int program, int64_t steps,
+                                 const LaunchObserver &observe) {
+  RunTicket run;
+  QWEN_RETURN_IF_ERROR(beginRun(program));
+  for (int64_t i = 0; i < steps; ++i) {
+    auto index = static_cast<size_t>(i);
+    QWEN_RETURN_IF_ERROR(launchOne(program, index));
+    QWEN_RETURN_IF_ERROR(check(cudaDeviceSynchronize(), program,
+                               launches.program(program)[index].what));
+    QWEN_RETURN_IF_ERROR(observe(i));
+  }
   QWEN_RETURN_IF_ERROR(endRun(program, run));
   return finish(run);
 }

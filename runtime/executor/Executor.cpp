@@ -12,6 +12,7 @@
 #ifdef QWEN_CUDA
 #include "runtime/executor/CudaExecutor.h"
 #endif
+#include "runtime/plan/PlanSteps.h"
 
 #include <algorithm>
 
@@ -123,6 +124,12 @@ std::optional<Buffer> Executor::output(RunTicket run, int program,
 std::optional<Buffer> Executor::output(int program,
                                        std::string_view name) const {
   return output(latestRun[static_cast<size_t>(program)], program, name);
+}
+
+Buffer Executor::operand(uint32_t view) const {
+  const plan::View &entry = *held.raw().views()->Get(view);
+  return {toBufferType(*held.raw().types()->Get(entry.type())),
+          address(entry.buffer()) + entry.byte_offset()};
 }
 
 Buffer Executor::view(const PlanPlace &place) const {

@@ -20,6 +20,7 @@
 #include "runtime/plan/Plan.h"
 #include "runtime/support/DeviceMemory.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,9 @@
 namespace qwen {
 
 struct AdamWArgs;
+
+/// Sees the number of a launch that has just ended, while the device is idle.
+using LaunchObserver = std::function<Status(int64_t launch)>;
 
 struct ExecutorOptions {
   /// OpenMP threads of the launches; 0 leaves OpenMP's own choice.
@@ -95,6 +99,10 @@ public:
   /// Runs the first `steps` launches of a program only, plainly, and waits (for
   /// finding the launch that goes wrong). Its outputs are those of a run.
   virtual Status runPrefix(int program, int64_t steps) = 0;
+  /// The same, waiting after each launch and calling `observe`, an error of
+  /// which ends the run.
+  virtual Status runObserved(int program, int64_t steps,
+                             const LaunchObserver &observe) = 0;
   /// Runs a program plainly and waits; `milliseconds` takes the time of each
   /// launch by the device's clock. Its outputs are those of a run.
   virtual Status runTimed(int program, std::span<float> milliseconds);
@@ -102,6 +110,8 @@ public:
   virtual StatusOr<std::vector<int64_t>> kernelsByLaunch(int program);
 
   const Plan &plan() const { return held; }
+  /// Memory of a view by its index in the plan, in memory().
+  Buffer operand(uint32_t view) const;
 
   /// Host buffer of the input of that name, shared by all programs that have
   /// it; keeps its address and its contents.
