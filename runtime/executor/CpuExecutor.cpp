@@ -5,10 +5,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/executor/CpuExecutor.h"
-#include "runtime/executor/Arena.h"
 #include "runtime/executor/CodeImage.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "runtime/plan/PlanSteps.h"
+#include "runtime/support/Arena.h"
 
 #include <chrono>
 #include <cstring>

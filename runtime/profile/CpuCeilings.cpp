@@ -3,8 +3,8 @@
 #include "runtime/profile/Ceilings.h"
 
 #include "qwen/Plan/Workspace.h"
-#include "runtime/executor/Arena.h"
 #include "runtime/kernels/cpu/Kernels.h"
+#include "runtime/support/Arena.h"
 
 #include <algorithm>
 #include <chrono>

@@ -2,8 +2,8 @@
 
 #include "runtime/selfcheck/StateBits.h"
 
-#include "runtime/executor/Arena.h"
 #include "runtime/kernels/cpu/Parallel.h"
+#include "runtime/support/Arena.h"
 #include "runtime/support/Format.h"
 
 #include <algorithm>

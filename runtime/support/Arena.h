@@ -1,12 +1,12 @@
-//===- Arena.h - Memory of the arenas --------------------------*- C++ -*-===//
+//===- Arena.h - Large blocks of memory ------------------------*- C++ -*-===//
 //
-// One anonymous mapping an arena: page-aligned, zeros, returned to the system
+// One anonymous mapping a block: page-aligned, zeros, returned to the system
 // when the object dies.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef QWEN_RUNTIME_EXECUTOR_ARENA_H
-#define QWEN_RUNTIME_EXECUTOR_ARENA_H
+#ifndef QWEN_RUNTIME_SUPPORT_ARENA_H
+#define QWEN_RUNTIME_SUPPORT_ARENA_H
 
 #include "qwen/Support/Status.h"
 
@@ -39,4 +39,4 @@ StatusOr<int64_t> availableMemory();
 
 } // namespace qwen
 
-#endif // QWEN_RUNTIME_EXECUTOR_ARENA_H
+#endif // QWEN_RUNTIME_SUPPORT_ARENA_H

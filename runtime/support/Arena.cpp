@@ -1,10 +1,10 @@
-//===- Arena.cpp - Memory of the arenas -----------------------------------===//
+//===- Arena.cpp - Large blocks of memory ---------------------------------===//
 //
 // Linux mappings and the question how much memory is left.
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/executor/Arena.h"
+#include "runtime/support/Arena.h"
 #include "runtime/support/File.h"
 
 #include <algorithm>
