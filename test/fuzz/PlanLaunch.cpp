@@ -101,6 +101,16 @@ std::string_view inlineBytes(const plan::Step &step, const uint8_t *end) {
           std::min<size_t>(size, static_cast<size_t>(end - begin))};
 }
 
+/// An executor puts a rank's parts of tensors in the place of the buckets'
+/// shards; here each shard is one tensor.
+void nameTensors(AdamWArgs &args) {
+  if (args.buckets.empty())
+    return;
+  args.tensorIds = std::move(args.buckets);
+  args.firstElements.assign(args.tensorIds.size(), 0);
+  args.buckets.clear();
+}
+
 class Launcher {
 public:
   Launcher(const plan::Plan &plan, const uint8_t *end) : plan(plan), end(end) {}
@@ -189,6 +199,8 @@ private:
     });
     Block workspace(static_cast<size_t>(scratch), 0);
     cpu::LaunchContext context{.workspace = workspace.content()};
+    if constexpr (std::is_same_v<Args, AdamWArgs>)
+      nameTensors(args);
     if constexpr (std::is_same_v<Args, GroupArgs>) {
       std::memset(workspace.content().data(), 0, workspace.content().size());
       context.group = [](void *const *, void *, int64_t, int64_t) {};
