@@ -35,6 +35,9 @@ QWEN_KERNELS(QWEN_DECLARE_CUDA_KERNEL)
 /// Device memory, a multiple of deviceAlignment, in which a kernel over a list
 /// of tensors finds their addresses: written once when a plan is loaded.
 int64_t tableBytes(const GradNormArgs &args);
+int64_t tableBytes(const GradNormLocalArgs &args);
+/// 0 where the operands are shards of buckets: what is in them is known at
+/// load, when a rank's slices have taken their place.
 int64_t tableBytes(const AdamWArgs &args);
 /// Other kernels have no table.
 template <typename Args> int64_t tableBytes(const Args &) { return 0; }

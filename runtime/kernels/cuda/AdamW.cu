@@ -1,9 +1,10 @@
 //===- AdamW.cu - AdamW over a list of tensors -----------------*- CUDA -*-===//
 //
 // kernel.adamw, one launch for the whole list: a block updates adamWBlock
-// elements of one tensor. Every operation is rounded by itself in the CPU
-// kernel's order, and random bits are a function of the element, so results are
-// the CPU's to the bit.
+// elements of one tensor, or of the slice of one that a rank holds. Every
+// operation is rounded by itself in the CPU kernel's order, and random bits are
+// a function of the element's place in its tensor, so results are the CPU's to
+// the bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +19,7 @@ using namespace qwen::cuda;
 namespace {
 
 constexpr int threads = 256;
-constexpr int lanes = 8; ///< elements that a thread updates together
+constexpr int lanes = adamWLanes; ///< elements that a thread updates together
 
 /// The step's scalars, formed in float64 and rounded once.
 struct Scalars {
@@ -47,6 +48,7 @@ struct Scalars {
 struct Launch {
   const TensorEntry *entries;
   const uint32_t *tensorOfBlock;
+  const SliceEntry *slices; ///< null: entries are whole tensors
   const float *hyper, *stats;
   const int *rng;
   bool decay;
@@ -54,10 +56,15 @@ struct Launch {
 
 /// Where element `first` of a block lies.
 struct Place {
-  int64_t block; ///< the block's first element in its tensor
+  int64_t block;    ///< the block's first element in the entry
+  uint64_t element; ///< the same one in its tensor
   int first;
 
   QWEN_DEVICE int64_t at() const { return block + first; }
+  /// Element `first + i` in its tensor.
+  QWEN_DEVICE uint64_t number(int i) const {
+    return element + uint32_t(first + i);
+  }
 };
 
 /// What is read and written of one element.
@@ -74,14 +81,11 @@ struct RandomRoundings {
   static constexpr bool any = moment1 || moment2 || param;
 };
 
-/// Random bits of the pair of elements that `first + i` belongs to. A block
-/// starts at a multiple of its size and lies inside 2^32 pairs, so the upper
-/// word of the pair's number is the block's.
+/// Random bits of a pair of elements of a tensor.
 QWEN_DEVICE void randomWords(uint32_t (&words)[4], const Scalars &s,
-                             uint32_t tensorId, const Place &place, int i) {
-  uint64_t blockPair = uint64_t(place.block) / 2;
-  words[0] = uint32_t(blockPair) + uint32_t(place.first + i) / 2;
-  words[1] = uint32_t(blockPair >> 32);
+                             uint32_t tensorId, uint64_t pair) {
+  words[0] = uint32_t(pair);
+  words[1] = uint32_t(pair >> 32);
   words[2] = s.step;
   words[3] = tensorId;
   philoxRounds(words, s.seed, uint32_t(RandomUse::StochasticRounding));
@@ -115,28 +119,29 @@ template <typename S> QWEN_DEVICE void storeElement(S *to, float x) {
     *reinterpret_cast<uint16_t *>(to) = uint16_t(__float_as_uint(x) >> 16);
 }
 
-/// `count` elements one after the other. Used where a tensor's end leaves less
-/// than a vector, and for numbers outside the range of the fast division.
-template <typename P, typename M1, typename M2, bool HasMaster>
+/// `count` elements one after the other. Used where no vector may start or a
+/// tensor's end leaves less than one, and for numbers outside the range of the
+/// fast division.
+template <typename P, typename G, typename M1, typename M2, bool HasMaster>
 __device__ __noinline__ void
 updateAny(const TensorEntry &tensor, const Scalars &s, Place place, int count) {
   using Random = RandomRoundings<P, M1, M2, HasMaster>;
   auto *param = static_cast<P *>(tensor.param) + place.at();
-  auto *grad = static_cast<const float *>(tensor.grad) + place.at();
+  auto *grad = static_cast<const G *>(tensor.grad) + place.at();
   auto *moment1 = static_cast<M1 *>(tensor.moment1) + place.at();
   auto *moment2 = static_cast<M2 *>(tensor.moment2) + place.at();
   auto *master = static_cast<float *>(tensor.master) + place.at();
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
-    Element e{HasMaster ? master[i] : float(param[i]), grad[i],
+    Element e{HasMaster ? master[i] : float(param[i]), float(grad[i]),
               float(moment1[i]), float(moment2[i])};
     moments(e, s);
     float root = __fadd_rn(__fdiv_rn(__fsqrt_rn(e.v), s.rootBias2), s.eps);
     e.p = __fsub_rn(e.p, __fdiv_rn(__fmul_rn(s.stepSize, e.m), root));
     uint32_t words[4];
-    randomWords(words, s, tensor.tensorId, place, i);
+    randomWords(words, s, tensor.tensorId, place.number(i) / 2);
     auto random = [&](Rounding rounding) {
-      return roundingBits(words, place.first + i, rounding);
+      return roundingBits(words, place.number(i), rounding);
     };
     if constexpr (Random::moment1)
       e.m = roundStochastically(e.m, random(Rounding::Moment1));
@@ -228,13 +233,13 @@ QWEN_DEVICE Vector<S, lanes> loadVector(const void *base, int64_t at) {
 
 /// Updates `lanes` elements; false, with nothing stored, where a number is not
 /// of usual size. `inverseBias` is that of rootBias2.
-template <typename P, typename M1, typename M2, bool HasMaster>
+template <typename P, typename G, typename M1, typename M2, bool HasMaster>
 QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
                               float inverseBias, const Place &place) {
   using Random = RandomRoundings<P, M1, M2, HasMaster>;
   using Stored = std::conditional_t<HasMaster, float, P>;
   int64_t at = place.at();
-  auto gRow = loadVector<float>(tensor.grad, at);
+  auto gRow = loadVector<G>(tensor.grad, at);
   auto mRow = loadVector<M1>(tensor.moment1, at);
   auto vRow = loadVector<M2>(tensor.moment2, at);
   auto pRow = loadVector<Stored>(HasMaster ? tensor.master : tensor.param, at);
@@ -254,7 +259,7 @@ QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
     usual.addFinite(e.p);
     // Vectors start at even elements.
     if (Random::any && i % 2 == 0)
-      randomWords(words, s, tensor.tensorId, place, i);
+      randomWords(words, s, tensor.tensorId, place.number(i) / 2);
     auto random = [&](Rounding rounding) {
       return roundingBits(words, i, rounding);
     };
@@ -275,46 +280,74 @@ QWEN_DEVICE bool updateVector(const TensorEntry &tensor, const Scalars &s,
   return true;
 }
 
-template <typename P, typename M1, typename M2, bool HasMaster>
+/// The block's place in an entry that is a slice: behind the elements before
+/// the first vector, which a thread updates here. Clears `fast` where there is
+/// none.
+template <typename P, typename G, typename M1, typename M2, bool HasMaster>
+QWEN_DEVICE void beginSlice(const SliceEntry &slice, const TensorEntry &tensor,
+                            const Scalars &s, Place &place, bool &fast) {
+  place.element += uint64_t(slice.firstElement);
+  if (slice.head > 0 && place.block == 0 && threadIdx.x == 0)
+    updateAny<P, G, M1, M2, HasMaster>(
+        tensor, s, place, int(min(tensor.elements, int64_t(slice.head))));
+  place.block += slice.head;
+  place.element += uint64_t(slice.head);
+  fast = fast && slice.hasVectors;
+}
+
+template <typename P, typename G, typename M1, typename M2, bool HasMaster>
 __global__ void __launch_bounds__(threads, HasMaster ? 2 : 3)
     adamW(Launch launch) {
   __shared__ Scalars shared;
-  TensorEntry tensor = launch.entries[launch.tensorOfBlock[blockIdx.x]];
+  uint32_t index = launch.tensorOfBlock[blockIdx.x];
+  TensorEntry tensor = launch.entries[index];
   if (threadIdx.x == 0)
     shared.fill(launch.hyper, launch.stats, launch.rng, launch.decay);
   __syncthreads();
   Scalars s = shared;
   if (!s.finite)
     return;
-  Place place{int64_t(blockIdx.x - tensor.firstBlock) * adamWBlock, 0};
-  int elements = int(min(tensor.elements - place.block, adamWBlock));
+  int64_t block = int64_t(blockIdx.x - tensor.firstBlock) * adamWBlock;
+  Place place{block, uint64_t(block), 0};
   float inverseBias = approximateInverse(s.rootBias2);
   // The fast quotients also need divisors of usual size.
   bool fast = s.eps > 0x1p-40f && s.eps < 0x1p10f && s.rootBias2 > 0x1p-10f;
+  if (launch.slices)
+    beginSlice<P, G, M1, M2, HasMaster>(launch.slices[index], tensor, shared,
+                                        place, fast);
+  int elements = int(min(tensor.elements - place.block, adamWBlock));
 #pragma unroll 1
   for (place.first = threadIdx.x * lanes; place.first < elements;
        place.first += threads * lanes) {
     int count = min(lanes, elements - place.first);
     bool done = false;
     if (fast && count == lanes)
-      done = updateVector<P, M1, M2, HasMaster>(tensor, s, inverseBias, place);
+      done =
+          updateVector<P, G, M1, M2, HasMaster>(tensor, s, inverseBias, place);
     if (!done)
-      updateAny<P, M1, M2, HasMaster>(tensor, shared, place, count);
+      updateAny<P, G, M1, M2, HasMaster>(tensor, shared, place, count);
   }
 }
 
-template <typename P, typename M1, typename M2>
+template <typename P, typename G, typename M1, typename M2>
 cudaError_t run(const AdamWArgs &args, const LaunchContext &context) {
   Carver carver(context.table.data());
-  TensorTable table(carver, args.params, adamWBlock);
-  Launch launch{table.entries,          table.tensorOfBlock,
-                args.hyper.as<float>(), args.stats.as<float>(),
-                args.rng.as<int>(),     args.decay};
+  TensorTable table(carver, args.params, adamWBlock,
+                    !args.firstElements.empty());
+  if (table.blocks == 0)
+    return cudaSuccess;
+  Launch launch{table.entries,
+                table.tensorOfBlock,
+                table.slices,
+                args.hyper.as<float>(),
+                args.stats.as<float>(),
+                args.rng.as<int>(),
+                args.decay};
   if (args.masters.empty())
-    adamW<P, M1, M2, false>
+    adamW<P, G, M1, M2, false>
         <<<table.blocks, threads, 0, context.stream>>>(launch);
   else
-    adamW<P, M1, M2, true>
+    adamW<P, G, M1, M2, true>
         <<<table.blocks, threads, 0, context.stream>>>(launch);
   return cudaGetLastError();
 }
@@ -323,11 +356,16 @@ cudaError_t run(const AdamWArgs &args, const LaunchContext &context) {
 
 cudaError_t qwen::cuda::launch(const AdamWArgs &args,
                                const LaunchContext &context) {
+  // A rank may hold none of the tensors.
+  if (args.params.empty())
+    return cudaSuccess;
   return withStorage(args.params[0].dtype, [&](auto param) {
-    return withStorage(args.moments1[0].dtype, [&](auto moment1) {
-      return withStorage(args.moments2[0].dtype, [&](auto moment2) {
-        return run<decltype(param), decltype(moment1), decltype(moment2)>(
-            args, context);
+    return withStorage(args.grads[0].dtype, [&](auto grad) {
+      return withStorage(args.moments1[0].dtype, [&](auto moment1) {
+        return withStorage(args.moments2[0].dtype, [&](auto moment2) {
+          return run<decltype(param), decltype(grad), decltype(moment1),
+                     decltype(moment2)>(args, context);
+        });
       });
     });
   });

@@ -15,9 +15,10 @@ namespace {
 
 constexpr int threads = 1024, listers = 2;
 
-/// Boundaries are held inside the pack, whatever the buffer holds.
+/// The first document starts at token 0, and boundaries are held inside the
+/// pack, whatever the buffer holds.
 QWEN_DEVICE int boundary(const int *cuSeqlens, int i, int tokens) {
-  return min(max(cuSeqlens[i], 0), tokens);
+  return i == 0 ? 0 : min(max(cuSeqlens[i], 0), tokens);
 }
 
 /// Running counts over documents.

@@ -1,8 +1,9 @@
 //===- GradNorm.cu - Global gradient norm ----------------------*- CUDA -*-===//
 //
-// kernel.grad_norm. One block sums the squares of gradNormBlock elements of one
-// tensor in float64; a second kernel of one block adds the partial sums. Which
-// thread adds what depends on shapes alone.
+// kernel.grad_norm and its two halves for several ranks. One block sums the
+// squares of gradNormBlock elements of one tensor in float64; a second kernel
+// of one block adds the partial sums. Which thread adds what depends on shapes
+// alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,23 +36,25 @@ template <int Threads> __device__ double blockSum(double value) {
   return sum;
 }
 
+/// S is the stored type of the gradients.
+template <typename S>
 __global__ void __launch_bounds__(threads)
     sumSquares(const TensorEntry *entries, const uint32_t *tensorOfBlock,
                double *partials) {
   const TensorEntry &tensor = entries[tensorOfBlock[blockIdx.x]];
   int64_t begin = int64_t(blockIdx.x - tensor.firstBlock) * gradNormBlock;
   int count = int(min(tensor.elements - begin, gradNormBlock));
-  const float *grad = static_cast<const float *>(tensor.grad) + begin;
+  const S *grad = static_cast<const S *>(tensor.grad) + begin;
   double sums[lanes] = {};
   int whole = count / lanes * lanes;
   for (int first = threadIdx.x * lanes; first < whole;
        first += batch * threads * lanes) {
-    Vector<float, lanes> rows[batch];
+    Vector<S, lanes> rows[batch];
 #pragma unroll
     for (int k = 0; k < batch; ++k) {
       int i = first + k * threads * lanes;
-      rows[k] = i < whole ? Vector<float, lanes>::load(grad + i)
-                          : Vector<float, lanes>{};
+      rows[k] =
+          i < whole ? Vector<S, lanes>::load(grad + i) : Vector<S, lanes>{};
     }
 #pragma unroll
     for (int k = 0; k < batch; ++k)
@@ -62,7 +65,7 @@ __global__ void __launch_bounds__(threads)
       }
   }
   if (int i = whole + int(threadIdx.x); i < count) {
-    double x = grad[i];
+    double x = float(grad[i]);
     sums[0] = fma(x, x, sums[0]);
   }
   double sum = blockSum<threads>((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -70,16 +73,16 @@ __global__ void __launch_bounds__(threads)
     partials[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(finishThreads)
-    finish(const double *partials, int64_t count, const float *hyper,
-           float *stats) {
+/// Sum of the blocks' sums, in thread 0 of a block of finishThreads.
+__device__ double sumPartials(const double *partials, int64_t count) {
   double sum = 0;
 #pragma unroll 8
   for (int64_t i = threadIdx.x; i < count; i += finishThreads)
     sum += partials[i];
-  double total = blockSum<finishThreads>(sum);
-  if (threadIdx.x > 0)
-    return;
+  return blockSum<finishThreads>(sum);
+}
+
+__device__ void writeStats(double total, const float *hyper, float *stats) {
   double norm = sqrt(total), limit = hyper[5];
   stats[0] = float(norm);
   stats[1] = float(limit > 0 ? fmin(1.0, limit / (norm + 1e-6)) : 1.0);
@@ -87,19 +90,72 @@ __global__ void __launch_bounds__(finishThreads)
   stats[3] = 0;
 }
 
+__global__ void __launch_bounds__(finishThreads)
+    finish(const double *partials, int64_t count, const float *hyper,
+           float *stats) {
+  double total = sumPartials(partials, count);
+  if (threadIdx.x == 0)
+    writeStats(total, hyper, stats);
+}
+
+__global__ void __launch_bounds__(finishThreads)
+    finishLocal(const double *partials, int64_t count, double *partial) {
+  double total = sumPartials(partials, count);
+  if (threadIdx.x == 0)
+    *partial = total;
+}
+
+/// One thread: the order of the ranks is that of the sum.
+__global__ void combine(const double *partials, int64_t ranks,
+                        const float *hyper, float *stats) {
+  double total = 0;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    total += partials[rank];
+  writeStats(total, hyper, stats);
+}
+
+/// Sums the squares of each block's elements into the scratch.
+cudaError_t sumBlocks(const std::vector<ConstBuffer> &grads,
+                      const LaunchContext &context,
+                      const GradNormScratch &scratch) {
+  Carver carver(context.table.data());
+  TensorTable table(carver, grads, gradNormBlock);
+  return withStorage(grads[0].dtype, [&](auto tag) {
+    sumSquares<decltype(tag)><<<table.blocks, threads, 0, context.stream>>>(
+        table.entries, table.tensorOfBlock, scratch.partials);
+    return cudaGetLastError();
+  });
+}
+
 } // namespace
 
 cudaError_t qwen::cuda::launch(const GradNormArgs &args,
                                const LaunchContext &context) {
-  Carver tableCarver(context.table.data()), carver(context.workspace.data());
-  TensorTable table(tableCarver, args.grads, gradNormBlock);
+  Carver carver(context.workspace.data());
   GradNormScratch scratch(carver, args.grads);
-  sumSquares<<<table.blocks, threads, 0, context.stream>>>(
-      table.entries, table.tensorOfBlock, scratch.partials);
-  if (cudaError_t error = cudaGetLastError())
+  if (cudaError_t error = sumBlocks(args.grads, context, scratch))
     return error;
   finish<<<1, finishThreads, 0, context.stream>>>(
-      scratch.partials, table.blocks, args.hyper.as<float>(),
+      scratch.partials, scratch.blocks, args.hyper.as<float>(),
       args.stats.as<float>());
+  return cudaGetLastError();
+}
+
+cudaError_t qwen::cuda::launch(const GradNormLocalArgs &args,
+                               const LaunchContext &context) {
+  Carver carver(context.workspace.data());
+  GradNormScratch scratch(carver, args.grads);
+  if (cudaError_t error = sumBlocks(args.grads, context, scratch))
+    return error;
+  finishLocal<<<1, finishThreads, 0, context.stream>>>(
+      scratch.partials, scratch.blocks, args.partial.as<double>());
+  return cudaGetLastError();
+}
+
+cudaError_t qwen::cuda::launch(const GradNormCombineArgs &args,
+                               const LaunchContext &context) {
+  combine<<<1, 1, 0, context.stream>>>(
+      args.partials.as<double>(), args.partials.elements(),
+      args.hyper.as<float>(), args.stats.as<float>());
   return cudaGetLastError();
 }

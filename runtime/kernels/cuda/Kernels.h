@@ -59,6 +59,8 @@ inline constexpr bool usesBlas =
 /// Fills the table of a kernel over a list of tensors (tableBytes), before the
 /// first launch and outside of graph capture; it stays.
 cudaError_t writeTable(const GradNormArgs &args, std::span<std::byte> table);
+cudaError_t writeTable(const GradNormLocalArgs &args,
+                       std::span<std::byte> table);
 cudaError_t writeTable(const AdamWArgs &args, std::span<std::byte> table);
 
 /// Enqueues the kernel; an error is one of the launch itself.
@@ -83,6 +85,14 @@ cudaError_t launch(const LinearCrossEntropyGradArgs &args,
 cudaError_t launch(const GroupArgs &args, const LaunchContext &context);
 cudaError_t launch(const GradNormArgs &args, const LaunchContext &context);
 cudaError_t launch(const AdamWArgs &args, const LaunchContext &context);
+cudaError_t launch(const GradNormLocalArgs &args, const LaunchContext &context);
+cudaError_t launch(const GradNormCombineArgs &args,
+                   const LaunchContext &context);
+
+/// The second half of a reduce_scatter, once the ranks have added: stores
+/// `sums`, as many as the shard's elements, in the shard or adds them to it.
+cudaError_t storeSums(const float *sums, const ReduceScatterArgs &args,
+                      cudaStream_t stream);
 
 } // namespace qwen::cuda
 

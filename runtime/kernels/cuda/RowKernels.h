@@ -39,8 +39,9 @@ struct SortedTokens {
 /// Most rotary frequencies: they are passed by value.
 inline constexpr int64_t maxFrequencies = 256;
 
-/// Elements that one block of AdamW updates.
+/// Elements that one block of AdamW updates, and those of a vector in it.
 inline constexpr int64_t adamWBlock = 16384;
+inline constexpr int64_t adamWLanes = 8;
 
 /// Addresses of one tensor of a list; null where the kernel has none.
 struct TensorEntry {
@@ -51,21 +52,37 @@ struct TensorEntry {
   uint32_t tensorId;
 };
 
+/// Where the elements of an entry of adamw, a slice of a tensor, belong.
+struct SliceEntry {
+  int64_t firstElement; ///< of the slice, in its tensor
+  /// Elements before the first one where vectors may start in all operands;
+  /// blocks are counted from there. 0 where there is no such one.
+  int32_t head;
+  int32_t hasVectors; ///< there is
+};
+
 /// The tensors of a list, and which one each block of elements belongs to.
 struct TensorTable {
   TensorEntry *entries;
   uint32_t *tensorOfBlock;
+  SliceEntry *slices = nullptr; ///< of adamw on several ranks
   int64_t blocks = 0;
 
   template <typename Buffers>
-  TensorTable(Carver &carver, const Buffers &tensors, int64_t blockElements)
+  TensorTable(Carver &carver, const Buffers &tensors, int64_t blockElements,
+              bool sliced = false)
       : entries(
             carver.take<TensorEntry>(static_cast<int64_t>(tensors.size()))) {
     for (const auto &tensor : tensors)
       blocks += ceilDiv(tensor.elements(), blockElements);
     tensorOfBlock = carver.take<uint32_t>(blocks);
+    if (sliced)
+      slices = carver.take<SliceEntry>(static_cast<int64_t>(tensors.size()));
   }
 };
+
+/// Entry `i` of adamw's table of slices.
+SliceEntry sliceEntry(const AdamWArgs &args, size_t i);
 
 } // namespace qwen::cuda
 

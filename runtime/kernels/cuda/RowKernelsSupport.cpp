@@ -112,65 +112,99 @@ int64_t qwen::cuda::workspaceBytes(const CopyArgs &) { return 0; }
 // Optimizer
 //===----------------------------------------------------------------------===//
 
-/// Every tensor of a list has the first one's type and an aligned start.
+/// Every tensor of a list has the first one's type and, unless it is a slice,
+/// an aligned start.
 template <typename Buffers>
-static std::string listReason(const char *name, const Buffers &tensors) {
+static std::string listReason(const char *name, const Buffers &tensors,
+                              bool sliced = false) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     std::string entry = fmt::format("{}[{}]", name, i);
     if (tensors[i].dtype != tensors[0].dtype)
       return entry + " is " + dtypeName(tensors[i].dtype) + ", expected " +
              dtypeName(tensors[0].dtype) + " as " + name + "[0]";
-    if (std::string reason = firstOf(
-            {floatReason(entry, tensors[i]), startReason(entry, tensors[i])});
+    if (std::string reason =
+            firstOf({floatReason(entry, tensors[i]),
+                     sliced ? "" : startReason(entry, tensors[i])});
         !reason.empty())
       return reason;
   }
   return {};
 }
 
-/// Why kernels of plans for several ranks are refused.
-static constexpr const char *shardedReason = "sharded plans run on CPUs";
-
-#define QWEN_CPU_ONLY(Name)                                                    \
-  std::string qwen::cuda::unsupportedReason(const Name##Args &) {              \
-    return shardedReason;                                                      \
-  }                                                                            \
-  int64_t qwen::cuda::workspaceBytes(const Name##Args &) { return 0; }
-QWEN_CPU_ONLY(AllGather)
-QWEN_CPU_ONLY(ReduceScatter)
-QWEN_CPU_ONLY(GradNormLocal)
-QWEN_CPU_ONLY(GradNormCombine)
-#undef QWEN_CPU_ONLY
-
 std::string qwen::cuda::unsupportedReason(const GradNormArgs &args) {
   return firstOf(
       {listReason("grads", args.grads), floatReason("hyper", args.hyper)});
 }
 
-std::string qwen::cuda::unsupportedReason(const AdamWArgs &args) {
-  if (!args.buckets.empty() || !args.firstElements.empty())
-    return shardedReason;
-  return firstOf({listReason("params", args.params),
-                  listReason("grads", args.grads),
-                  listReason("moments1", args.moments1),
-                  listReason("moments2", args.moments2),
-                  listReason("masters", args.masters)});
+std::string qwen::cuda::unsupportedReason(const GradNormLocalArgs &args) {
+  return listReason("grads", args.grads);
 }
 
-int64_t qwen::cuda::workspaceBytes(const GradNormArgs &args) {
+std::string qwen::cuda::unsupportedReason(const GradNormCombineArgs &args) {
+  return floatReason("hyper", args.hyper);
+}
+
+std::string qwen::cuda::unsupportedReason(const AdamWArgs &args) {
+  bool sliced = !args.firstElements.empty();
+  return firstOf({listReason("params", args.params, sliced),
+                  listReason("grads", args.grads, sliced),
+                  listReason("moments1", args.moments1, sliced),
+                  listReason("moments2", args.moments2, sliced),
+                  listReason("masters", args.masters, sliced)});
+}
+
+template <typename Args> static int64_t gradNormBytes(const Args &args) {
   Carver carver;
   GradNormScratch scratch(carver, args.grads);
   return carver.bytes();
 }
 
+int64_t qwen::cuda::workspaceBytes(const GradNormArgs &args) {
+  return gradNormBytes(args);
+}
+
+int64_t qwen::cuda::workspaceBytes(const GradNormLocalArgs &args) {
+  return gradNormBytes(args);
+}
+
+int64_t qwen::cuda::workspaceBytes(const GradNormCombineArgs &) { return 0; }
 int64_t qwen::cuda::workspaceBytes(const AdamWArgs &) { return 0; }
 
-int64_t qwen::cuda::tableBytes(const GradNormArgs &args) {
-  return roundUp(carvedBytes<TensorTable>(args.grads, gradNormBlock),
+template <typename Buffers>
+static int64_t tensorTableBytes(const Buffers &tensors, int64_t block,
+                                bool sliced = false) {
+  return roundUp(carvedBytes<TensorTable>(tensors, block, sliced),
                  deviceAlignment);
+}
+
+int64_t qwen::cuda::tableBytes(const GradNormArgs &args) {
+  return tensorTableBytes(args.grads, gradNormBlock);
+}
+
+int64_t qwen::cuda::tableBytes(const GradNormLocalArgs &args) {
+  return tensorTableBytes(args.grads, gradNormBlock);
 }
 
 int64_t qwen::cuda::tableBytes(const AdamWArgs &args) {
-  return roundUp(carvedBytes<TensorTable>(args.params, adamWBlock),
-                 deviceAlignment);
+  // The slices of a bucket are a rank's own: no plan knows how many there are.
+  if (!args.buckets.empty())
+    return 0;
+  return tensorTableBytes(args.params, adamWBlock, !args.firstElements.empty());
 }
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+std::string qwen::cuda::unsupportedReason(const AllGatherArgs &) { return {}; }
+
+std::string qwen::cuda::unsupportedReason(const ReduceScatterArgs &args) {
+  if (args.full.dtype != DType::F32)
+    return unexpected("full", dtypeName(args.full.dtype), "f32");
+  return firstOf({floatReason("shard", args.shard),
+                  startReason("full", args.full),
+                  startReason("shard", args.shard)});
+}
+
+int64_t qwen::cuda::workspaceBytes(const AllGatherArgs &) { return 0; }
+int64_t qwen::cuda::workspaceBytes(const ReduceScatterArgs &) { return 0; }
