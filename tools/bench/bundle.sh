@@ -8,11 +8,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 usage() {
   cat >&2 <<'END'
 usage: bundle.sh BUILD FOLDER [--wheels DIR] [--cache DIR] [--racecheck BUILD]
-                 [--no-tests] [PLAN...]
+                 [--no-tests] [--set NAME] [PLAN...]
 
 BUILD   build folder with qwen-bench, qwenrun and, without PLANs, qwenc
 FOLDER  to be made
 PLAN    CONFIG[:LAYERS] as make_plans takes it; default: the comparison's two
+--set NAME    for several GPUs: the plans of compare_ranks --set NAME instead,
+              and MPI
 --wheels DIR  pure Python wheels for the peers (flash-linear-attention, fla-core)
 --cache DIR   what the peers' kernels were compiled to before
 --racecheck BUILD  build folder made with -DQWEN_RACECHECK=ON, whose tests
@@ -24,19 +26,20 @@ END
 [ $# -ge 2 ] || usage
 build=$1 folder=$2
 shift 2
-wheels='' cache='' racecheck='' tests=1 plans=()
+wheels='' cache='' racecheck='' tests=1 set='' plans=()
 while [ $# -gt 0 ]; do
   case $1 in
   --wheels) wheels=${2:?--wheels needs a folder} && shift ;;
   --cache) cache=${2:?--cache needs a folder} && shift ;;
   --racecheck) racecheck=${2:?--racecheck needs a build folder} && shift ;;
   --no-tests) tests=0 ;;
+  --set) set=${2:?--set needs a name} && shift ;;
   -*) usage ;;
   *) plans+=("$1") ;;
   esac
   shift
 done
-[ ${#plans[@]} -gt 0 ] || plans=(qwen3.8-27b:4 qwen3.8-27b:12)
+[ ${#plans[@]} -gt 0 ] || [ -n "$set" ] || plans=(qwen3.8-27b:4 qwen3.8-27b:12)
 [ ! -e "$folder" ] || { echo "bundle.sh: error: $folder exists" >&2 && exit 1; }
 
 mkdir -p "$folder"/{bin,lib,bench}
@@ -55,8 +58,19 @@ ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
   grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
   while read -r library; do cp -L "$library" "$folder/lib/"; done
 
-"$here/make_plans" --bin "$build/tools" -o "$folder/plans" "${plans[@]}"
-cp -r "$here"/{compare,compare_report.py,peers,run.sh} "$folder/bench/"
+if [ -n "$set" ]; then
+  install -s "$build"/tools/qwenrun/libqwen_mpi.so "$folder/bin"
+  "$here/bundle_mpi.sh" "$folder/mpi"
+  "$here/compare_ranks" --bin "$build/tools" --plan-dir "$folder/plans" \
+    --set "$set" --plans-only
+fi
+[ ${#plans[@]} -eq 0 ] ||
+  "$here/make_plans" --bin "$build/tools" -o "$folder/plans" "${plans[@]}"
+cp -r "$here"/{compare,compare_ranks,train_sizes,run.sh} "$folder/bench/"
+cp -r "$here"/{compare_report,ranks_report,bench_session,plan_spec}.py \
+  "$here/peers" "$folder/bench/"
+mkdir -p "$folder/models"
+cp -r "$here/../../models/configs" "$folder/models/"
 mv "$folder/bench/run.sh" "$folder/"
 git -C "$here" rev-parse HEAD > "$folder/bench/VERSION"
 [ -z "$wheels" ] || cp -r "$wheels" "$folder/wheels"

@@ -2,6 +2,7 @@
 # Runs what bundle.sh collected, on the GPU machine.
 #
 #   run.sh [compare options]   ours and PyTorch in turn; see results/
+#   run.sh ranks [compare_ranks options]   the same on several GPUs
 #   run.sh tests               the CUDA kernels against the CPU's
 #   run.sh sanitize            the same, small, under compute-sanitizer
 set -euo pipefail
@@ -38,11 +39,11 @@ run_tests() {
   return $failed
 }
 
-case ${1:-} in
-tests) run_tests ;;
-sanitize) sanitize ;;
-*)
-  peers=()
+# What both comparisons are told: where everything is, and the peers' packages.
+comparison() {
+  local program=$1
+  shift
+  local peers=() cache=/tmp/qwen-bench-cache wheel
   if [ -d "$here/wheels" ]; then
     for wheel in "$here"/wheels/*.whl; do
       python3 -m zipfile -e "$wheel" "$here/site"
@@ -50,9 +51,29 @@ sanitize) sanitize ;;
     peers=(--peer-path "$here/site")
   fi
   # Triton's cache holds absolute paths: it works where it was made.
-  cache=/tmp/qwen-bench-cache
   [ ! -d "$here/cache" ] || [ -e "$cache" ] || cp -r "$here/cache" "$cache"
-  exec "$here/bench/compare" --bin "$here/bin" --plan-dir "$here/plans" \
+  exec "$here/bench/$program" --bin "$here/bin" --plan-dir "$here/plans" \
     --cache "$cache" -o "$here/results" "${peers[@]}" "$@"
+}
+
+# NCCL may come with PyTorch alone.
+find_nccl() {
+  local found
+  ldconfig -p | grep -q 'libnccl\.so\.2' && return
+  found=$(python3 -c 'import nvidia.nccl; print(nvidia.nccl.__path__[0])' \
+    2> /dev/null) || return 0
+  export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$found/lib
+}
+
+case ${1:-} in
+tests) run_tests ;;
+sanitize) sanitize ;;
+ranks)
+  shift
+  find_nccl
+  [ ! -x "$here/mpi/mpirun" ] ||
+    export QWEN_MPIRUN="$here/mpi/mpirun --bind-to none"
+  comparison compare_ranks "$@"
   ;;
+*) comparison compare "$@" ;;
 esac
