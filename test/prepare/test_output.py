@@ -127,6 +127,16 @@ class AtomicityTest(PrepareTest):
         self.assertEqual(err, "qwen-prepare: interrupted, nothing written\n")
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_python_without_its_modules_is_one_line(self):
+        (self.folder / "tqdm.py").write_text(
+            "raise ModuleNotFoundError('no tqdm', name='tqdm')")
+        done = subprocess.run(
+            [sys.executable, LAUNCHER, "--help"], capture_output=True,
+            text=True, env={**os.environ, "PYTHONPATH": str(self.folder)})
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("has no module 'tqdm'", done.stderr)
+
     def test_neither_file_appears_if_one_cannot_be_written(self):
         path = self.write("rows.jsonl", ROWS)
         self.expect_error(
