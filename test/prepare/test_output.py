@@ -131,7 +131,7 @@ class AtomicityTest(PrepareTest):
         (self.folder / "tqdm.py").write_text(
             "raise ModuleNotFoundError('no tqdm', name='tqdm')")
         done = subprocess.run(
-            [sys.executable, LAUNCHER, "--help"], capture_output=True,
+            [sys.executable, "-B", LAUNCHER, "--help"], capture_output=True,
             text=True, env={**os.environ, "PYTHONPATH": str(self.folder)})
         self.assertEqual(done.returncode, 1)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
