@@ -221,7 +221,7 @@ Action bench::addGroupsCommand(CLI::App &command) {
   command.add_option("--only", options->only, "Names of kernels")
       ->delimiter(',');
   command.add_option("--samples", options->samples, "Timed samples")
-      ->check(CLI::PositiveNumber);
+      ->check(within(OptionRange::whole(1, 10000)));
   command.add_flag("--table", options->table,
                    "Lines for reading instead of JSON");
   command.add_flag("--check-only", options->checkOnly, "Do not measure times");

@@ -123,7 +123,7 @@ Action bench::addKernelsCommand(CLI::App &command) {
                   "Lengths of the documents of a pack; each kernel runs on "
                   "them and on one document of as many tokens")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(within(positiveCount));
   command.add_option("--models", options->models, "Whose heads and widths")
       ->delimiter(',')
       ->check(CLI::IsMember(kernelModels()));
@@ -137,7 +137,7 @@ Action bench::addKernelsCommand(CLI::App &command) {
       ->check(CLI::IsMember(names));
   command
       .add_option("--samples", options->samples, "Timed samples of a kernel")
-      ->check(CLI::Range(1, 10000));
+      ->check(within(OptionRange::whole(1, 10000)));
   command.add_flag("--once", options->once,
                    "Launch each kernel once, untimed; for profilers");
   return [options] { return benchKernels(*options); };

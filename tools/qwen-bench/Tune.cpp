@@ -228,11 +228,11 @@ Action bench::addTuneCommand(CLI::App &command) {
       .add_option("--candidates", options->search.candidates,
                   "How many bursts leave for the sustained load, besides the "
                   "library's first choice")
-      ->check(CLI::PositiveNumber);
+      ->check(within(OptionRange::whole(1, 1000)));
   command
       .add_option("--stretch", options->search.stretchMs,
                   "Milliseconds of a candidate's load, which runs twice")
-      ->check(CLI::PositiveNumber);
+      ->check(within({.least = 1, .most = 1e6}));
   command.add_option("-o,--output", options->output, "Table to write")
       ->required();
   return [options] { return runTune(*options); };

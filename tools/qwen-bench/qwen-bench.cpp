@@ -6,6 +6,7 @@
 
 #include "Commands.h"
 
+#include <algorithm>
 #include <cstdio>
 
 using namespace qwen;
@@ -48,7 +49,10 @@ int main(int argc, char **argv) {
     fmt::print("{}", app.help());
     return 0;
   } catch (const CLI::ParseError &error) {
-    fmt::print(stderr, "qwen-bench: error: {}\n", error.what());
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    fmt::print(stderr, "qwen-bench: error: {}; --help lists the options\n",
+               text);
     return 1;
   }
   for (auto &[command, action] : actions) {
