@@ -402,7 +402,7 @@ def Kernel_AdamWOp : Kernel_Op<"adamw", 17, [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     Arg<Variadic<Kernel_FloatBuffer>, "parameters", [MemRead, MemWrite]>:$params,
-    Arg<Variadic<Kernel_WideBuffer>, "gradients", [MemRead]>:$grads,
+    Arg<Variadic<Kernel_FloatBuffer>, "gradients", [MemRead]>:$grads,
     Arg<Variadic<Kernel_FloatBuffer>, "first moments", [MemRead, MemWrite]>:$moments1,
     Arg<Variadic<Kernel_FloatBuffer>, "second moments", [MemRead, MemWrite]>:$moments2,
     Arg<Variadic<Kernel_WideBuffer>, "float32 master parameters", [MemRead, MemWrite]>:$masters,
@@ -446,12 +446,14 @@ def Kernel_AllGatherOp : Kernel_Op<"all_gather", 18> {
 def Kernel_ReduceScatterOp : Kernel_Op<"reduce_scatter", 19> {
   let summary = "This rank's part of the sum over all ranks";
   let description = [{
-    On rank r: shard[i] = sum of full[r S + i] over the ranks 0 to N - 1, added
-    in this order from 0. `accumulate` adds that sum to shard[i].
+    On rank r: shard[i] = sum of full[r S + i] over the ranks 0 to N - 1, made in
+    full's element type or a wider one, in a fixed order, and rounded to the
+    shard's type once. `accumulate` adds that sum to shard[i]. What `full` holds
+    afterwards is undefined: a transport may leave the sum in part r of it.
   }];
   let arguments = (ins
-    In<Kernel_WideBuffer, "this rank's addend [N S]">:$full,
-    Out<Kernel_WideBuffer, "this rank's part of the sum [S]">:$shard,
+    InOut<Kernel_WideBuffer, "this rank's addend, destroyed [N S]">:$full,
+    Out<Kernel_FloatBuffer, "this rank's part of the sum [S]">:$shard,
     DefaultValuedAttr<BoolAttr, "false">:$accumulate);
   let assemblyFormat = [{
     `ins` `(` $full `:` type($full) `)`
@@ -466,7 +468,7 @@ def Kernel_GradNormLocalOp : Kernel_Op<"grad_norm_local", 20> {
     square root.
   }];
   let arguments = (ins
-    Arg<Variadic<Kernel_WideBuffer>, "gradients", [MemRead]>:$grads,
+    Arg<Variadic<Kernel_FloatBuffer>, "gradients", [MemRead]>:$grads,
     Out<Kernel_WideBuffer, "sum of squares, f64 [1]">:$partial);
   let assemblyFormat = [{
     `grads` `(` $grads `:` type($grads) `)`

@@ -6,6 +6,7 @@
 
 #include "runtime/executor/CpuExecutor.h"
 #include "runtime/executor/CodeImage.h"
+#include "runtime/executor/CpuCollectives.h"
 #include "runtime/kernels/cpu/Kernels.h"
 #include "runtime/plan/PlanSteps.h"
 #include "runtime/support/Arena.h"
@@ -33,30 +34,10 @@ template <typename Args>
 Status launchAs(const void *args, const cpu::LaunchContext &context,
                 Communicator &ranks) {
   const Args &a = *static_cast<const Args *>(args);
-  if constexpr (std::is_same_v<Args, AllGatherArgs>)
-    return ranks.allGather(a.shard.data, a.full.data, a.shard.bytes());
-  else if constexpr (std::is_same_v<Args, ReduceScatterArgs>)
-    return ranks.reduceScatter(static_cast<const float *>(a.full.data),
-                               a.shard.template as<float>(), a.shard.elements(),
-                               a.accumulate);
+  if constexpr (isCollective<Args>)
+    return cpu::runCollective(a, ranks);
   else
     cpu::launch(a, context);
-  return okStatus();
-}
-
-/// The checks of a kernel that need the number of ranks.
-template <typename Args> Status checkForRanks(const Args &args, int64_t ranks) {
-  if constexpr (isCollective<Args>) {
-    if (args.full.elements() != ranks * args.shard.elements())
-      return dataLoss("{}: 'full' has {} elements, expected {} on {} ranks",
-                      Args::kernelName, args.full.elements(),
-                      ranks * args.shard.elements(), ranks);
-    if (std::is_same_v<Args, ReduceScatterArgs> &&
-        args.shard.dtype != DType::F32)
-      return makeError(StatusCode::FailedPrecondition,
-                       "{}: gradients in {}; this runtime adds f32 over ranks",
-                       Args::kernelName, dtypeName(args.shard.dtype));
-  }
   return okStatus();
 }
 
@@ -187,7 +168,8 @@ StatusOr<Launch> CpuExecutor::prepareStep(const plan::Step &step) {
     }
     if constexpr (std::is_same_v<Args, AdamWArgs>)
       QWEN_RETURN_IF_ERROR(expandBuckets(args));
-    QWEN_RETURN_IF_ERROR(checkForRanks(args, ranks().size()));
+    if constexpr (isCollective<Args>)
+      QWEN_RETURN_IF_ERROR(cpu::checkCollective(args, ranks()));
     launch.function = launchAs<Args>;
     launch.args = std::make_shared<const Args>(std::move(args));
     return okStatus();

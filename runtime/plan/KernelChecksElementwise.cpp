@@ -71,11 +71,12 @@ Status qwen::checkKernel(const GroupArgs &args) {
 }
 
 static void checkGradients(OperandRules &rules,
-                           const std::vector<ConstBuffer> &grads) {
+                           const std::vector<ConstBuffer> &grads,
+                           std::initializer_list<DType> dtypes) {
   rules.require(!grads.empty(), "expected gradients, found none");
   for (size_t i = 0; i < grads.size(); ++i)
-    rules.anyRank(fmt::format("grads[{}]", i), grads[i],
-                  {DType::F32, DType::F64}, Layout::Contiguous);
+    rules.anyRank(fmt::format("grads[{}]", i), grads[i], dtypes,
+                  Layout::Contiguous);
 }
 
 static void checkNormResult(OperandRules &rules, const ConstBuffer &hyper,
@@ -88,14 +89,14 @@ static void checkNormResult(OperandRules &rules, const ConstBuffer &hyper,
 
 Status qwen::checkKernel(const GradNormArgs &args) {
   OperandRules rules(GradNormArgs::kernelName);
-  checkGradients(rules, args.grads);
+  checkGradients(rules, args.grads, {DType::F32, DType::F64});
   checkNormResult(rules, args.hyper, args.stats);
   return rules.result();
 }
 
 Status qwen::checkKernel(const GradNormLocalArgs &args) {
   OperandRules rules(GradNormLocalArgs::kernelName);
-  checkGradients(rules, args.grads);
+  checkGradients(rules, args.grads, {DType::F32, DType::BF16, DType::F64});
   rules.operand("partial", args.partial, 1, {DType::F64});
   rules.dim("partial", args.partial, 0, 1, "the sum of squares");
   return rules.result();
@@ -108,12 +109,9 @@ Status qwen::checkKernel(const GradNormCombineArgs &args) {
   return rules.result();
 }
 
-/// A shard and the whole that consists of those of all ranks.
+/// The whole consists of the shards of all ranks.
 static void checkShards(OperandRules &rules, const BufferType &shard,
-                        const BufferType &full,
-                        std::initializer_list<DType> dtypes) {
-  rules.operand("shard", shard, 1, dtypes, Layout::Contiguous);
-  rules.operand("full", full, 1, {shard.dtype}, Layout::Contiguous);
+                        const BufferType &full) {
   if (rules.ok())
     rules.require(full.dim(0) % shard.dim(0) == 0,
                   "operand 'full': expected a multiple of the {} elements of "
@@ -123,14 +121,22 @@ static void checkShards(OperandRules &rules, const BufferType &shard,
 
 Status qwen::checkKernel(const AllGatherArgs &args) {
   OperandRules rules(AllGatherArgs::kernelName);
-  checkShards(rules, args.shard, args.full,
-              {DType::F32, DType::BF16, DType::F64});
+  rules.operand("shard", args.shard, 1, {DType::F32, DType::BF16, DType::F64},
+                Layout::Contiguous);
+  rules.operand("full", args.full, 1, {args.shard.dtype}, Layout::Contiguous);
+  checkShards(rules, args.shard, args.full);
   return rules.result();
 }
 
 Status qwen::checkKernel(const ReduceScatterArgs &args) {
   OperandRules rules(ReduceScatterArgs::kernelName);
-  checkShards(rules, args.shard, args.full, {DType::F32, DType::F64});
+  DType wide = args.full.dtype;
+  rules.operand("full", args.full, 1, {DType::F32, DType::F64},
+                Layout::Contiguous);
+  rules.operand("shard", args.shard, 1,
+                {wide, wide == DType::F64 ? DType::F64 : DType::BF16},
+                Layout::Contiguous);
+  checkShards(rules, args.shard, args.full);
   return rules.result();
 }
 
@@ -143,7 +149,7 @@ static void checkAdamWTensor(OperandRules &rules, const AdamWArgs &args,
                 Layout::Contiguous);
   DType wide = wideOf(param.dtype);
   DType narrow = wide == DType::F64 ? DType::F64 : DType::BF16;
-  rules.anyRank(fmt::format("grads[{}]", i), args.grads[i], {wide},
+  rules.anyRank(fmt::format("grads[{}]", i), args.grads[i], {wide, narrow},
                 Layout::Contiguous);
   rules.sameShape(fmt::format("grads[{}]", i), args.grads[i], name, param);
   rules.anyRank(fmt::format("moments1[{}]", i), args.moments1[i],

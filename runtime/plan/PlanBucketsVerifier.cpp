@@ -44,6 +44,7 @@ bool isRoleType(plan::BufferClass holds, DType dtype, DType found) {
   switch (holds) {
   case plan::BufferClass::Parameter:
     return found == dtype;
+  case plan::BufferClass::Gradient:
   case plan::BufferClass::Moment1:
   case plan::BufferClass::Moment2:
     return found == wide || found == narrow;

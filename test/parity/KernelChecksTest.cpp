@@ -285,7 +285,7 @@ TEST(KernelChecks, RefuseOptimizerListsThatDisagree) {
       "bf16[3], found f32[4]");
   expectRefused(
       adamw(), [](auto &a) { a.grads[0].dtype = F64; },
-      "adamw: operand 'grads[0]': expected f32, found f64[3]");
+      "adamw: operand 'grads[0]': expected f32 or bf16, found f64[3]");
   expectRefused(
       adamw(), [](auto &a) { a.firstElements = {0, 1}; },
       "adamw: expected 0 or 1 entries in 'first_elements', found 2");
@@ -317,8 +317,12 @@ TEST(KernelChecks, RefuseShardsThatDoNotMakeTheWhole) {
       "all_gather: operand 'full': expected bf16, found f32[128]");
   expectRefused(
       ReduceScatterArgs{view(F32, {128}), view(F32, {64})},
-      [](auto &a) { a.shard = view(BF16, {64}); },
-      "reduce_scatter: operand 'shard': expected f32 or f64, found bf16[64]");
+      [](auto &a) { a.full = view(BF16, {128}); },
+      "reduce_scatter: operand 'full': expected f32 or f64, found bf16[128]");
+  expectRefused(
+      ReduceScatterArgs{view(F32, {128}), view(BF16, {64})},
+      [](auto &a) { a.shard = view(F64, {64}); },
+      "reduce_scatter: operand 'shard': expected f32 or bf16, found f64[64]");
   expectRefused(
       GradNormLocalArgs{{view(F32, {64})}, view(F64, {1})},
       [](auto &a) { a.partial = view(F64, {2}); },

@@ -165,6 +165,19 @@ TEST(GradNorm, OfSeveralRanksIsThatOfOne) {
   EXPECT_EQ(stats.get(2), 0);
 }
 
+/// A bf16 gradient counts as the float32 one of its values.
+TEST(GradNorm, ReadsNarrowGradientsExactly) {
+  std::mt19937_64 random(6);
+  Tensor narrow(DType::BF16, {70001}), wide(DType::F32, {70001});
+  narrow.uniform(random, -1, 1);
+  wide.setValues(narrow.values());
+  Tensor ofNarrow(DType::F64, {1}), ofWide(DType::F64, {1});
+  launchKernel(GradNormLocalArgs{{narrow}, ofNarrow});
+  launchKernel(GradNormLocalArgs{{wide}, ofWide});
+  EXPECT_GT(ofWide.get(0), 0);
+  EXPECT_EQ(ofNarrow.bits(), ofWide.bits());
+}
+
 //===----------------------------------------------------------------------===//
 // AdamW
 //===----------------------------------------------------------------------===//
@@ -252,6 +265,26 @@ TEST(AdamW, MatchesItsFormula) {
         expectClose(c.master, exact.param, bound, "master");
       EXPECT_EQ(c.grad.bits(), grad);
     }
+}
+
+TEST(AdamW, ReadsNarrowGradientsExactly) {
+  for (auto [paramType, momentType] : {std::pair{DType::BF16, DType::BF16},
+                                       {DType::BF16, DType::F32},
+                                       {DType::F32, DType::F32}}) {
+    AdamWCase narrow(paramType, momentType, false);
+    Tensor rounded(DType::BF16, {narrow.grad.size()});
+    rounded.setValues(narrow.grad.values());
+    AdamWCase wide(paramType, momentType, false);
+    wide.grad.setValues(rounded.values());
+    narrow.grad = rounded;
+    auto before = wide.param.bits();
+    narrow.run();
+    wide.run();
+    EXPECT_NE(wide.param.bits(), before);
+    EXPECT_EQ(narrow.param.bits(), wide.param.bits());
+    EXPECT_EQ(narrow.moment1.bits(), wide.moment1.bits());
+    EXPECT_EQ(narrow.moment2.bits(), wide.moment2.bits());
+  }
 }
 
 TEST(AdamW, AveragesWithAllDigitsOfOneMinusBeta) {

@@ -80,13 +80,13 @@ template <typename S, typename T> static S round(T x, uint32_t random) {
     return static_cast<S>(x);
 }
 
-/// Elements [begin, end) of one tensor; P, M1 and M2 are storage types.
-template <typename P, typename M1, typename M2>
+/// Elements [begin, end) of one tensor; P, G, M1 and M2 are storage types.
+template <typename P, typename G, typename M1, typename M2>
 static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
                    const AdamWScalars<Wide<P>> &s, RoundingStream bits) {
   using T = Wide<P>;
   P *param = args.params[i].as<P>();
-  const T *grad = args.grads[i].as<T>();
+  const G *grad = args.grads[i].as<G>();
   M1 *moment1 = args.moments1[i].as<M1>();
   M2 *moment2 = args.moments2[i].as<M2>();
   T *master = args.masters.empty() ? nullptr : args.masters[i].as<T>();
@@ -97,7 +97,7 @@ static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
   for (int64_t e = begin; e < end; ++e) {
     if (random)
       bits.moveTo(static_cast<uint64_t>(first + e));
-    T g = s.clip * grad[e];
+    T g = s.clip * static_cast<T>(widen(grad[e]));
     T p = master ? master[e] : static_cast<T>(widen(param[e]));
     p = p * s.keep;
     T m = s.beta1 * widen(moment1[e]) + s.oneMinusBeta1 * g;
@@ -114,10 +114,9 @@ static void update(const AdamWArgs &args, size_t i, int64_t begin, int64_t end,
   }
 }
 
-/// Calls body(M{}) with the storage type of a moment of a parameter stored as
-/// P.
-template <typename P, typename F>
-static void withMoment(DType dtype, F &&body) {
+/// Calls body(S{}) with the storage type of a gradient or moment of a parameter
+/// stored as P.
+template <typename P, typename F> static void withState(DType dtype, F &&body) {
   if constexpr (std::is_same_v<P, double>)
     body(double{});
   else if (dtype == DType::BF16)
@@ -136,10 +135,12 @@ static void updateTensor(const AdamWArgs &args, size_t i,
                         static_cast<uint32_t>(rng[1]),
                         static_cast<uint32_t>(args.tensorIds[i]));
   parallelBlocks(args.params[i].elements(), 8192, [&](int64_t b, int64_t e) {
-    withMoment<P>(args.moments1[i].dtype, [&](auto tag1) {
-      withMoment<P>(args.moments2[i].dtype, [&](auto tag2) {
-        update<P, decltype(tag1), decltype(tag2)>(args, i, b, e, scalars,
-                                                  stream);
+    withState<P>(args.grads[i].dtype, [&](auto grad) {
+      withState<P>(args.moments1[i].dtype, [&](auto moment1) {
+        withState<P>(args.moments2[i].dtype, [&](auto moment2) {
+          update<P, decltype(grad), decltype(moment1), decltype(moment2)>(
+              args, i, b, e, scalars, stream);
+        });
       });
     });
   });

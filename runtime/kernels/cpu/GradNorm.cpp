@@ -21,11 +21,13 @@ template <typename T> static double sumOfSquares(const T *x, int64_t n) {
   int64_t whole = n / sumLanes * sumLanes;
   for (int64_t i = 0; i < whole; i += sumLanes)
     for (int64_t lane = 0; lane < sumLanes; ++lane) {
-      double value = x[i + lane];
+      double value = widen(x[i + lane]);
       lanes[lane] += value * value;
     }
-  for (int64_t i = whole; i < n; ++i)
-    lanes[i - whole] += static_cast<double>(x[i]) * x[i];
+  for (int64_t i = whole; i < n; ++i) {
+    double value = widen(x[i]);
+    lanes[i - whole] += value * value;
+  }
   return foldLanes(lanes);
 }
 
@@ -38,7 +40,7 @@ static double totalSquares(const std::vector<ConstBuffer> &grads,
   for (const ConstBuffer &grad : grads) {
     int64_t elements = grad.elements();
     parallelBlocks(elements, gradNormBlock, [&](int64_t begin, int64_t end) {
-      withWide(grad.dtype, [&](auto tag) {
+      withStorage(grad.dtype, [&](auto tag) {
         scratch.partials[first + begin / gradNormBlock] =
             sumOfSquares(grad.as<decltype(tag)>() + begin, end - begin);
       });
