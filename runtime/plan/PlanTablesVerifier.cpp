@@ -53,10 +53,14 @@ Status verifyParameter(const plan::Plan &plan,
                     static_cast<int>(parameter.init()));
   if (!(parameter.init_std() >= 0 && parameter.init_std() < 1e6))
     return dataLoss("initial standard deviation {}", parameter.init_std());
-  if (plan.world_size() > 1)
-    return okStatus(); // its place is in a bucket
+  bool sharded = plan.world_size() > 1; // then its place is in a bucket
   for (const Role &role : roles) {
     uint32_t view = (parameter.*role.view)();
+    if (sharded && view != noPlanId)
+      return dataLoss("{} is view {}, expected none in a plan for {} ranks",
+                      role.name, view, plan.world_size());
+    if (sharded)
+      continue;
     if (view == noPlanId && role.holds != plan::BufferClass::Parameter)
       continue;
     QWEN_RETURN_IF_ERROR(

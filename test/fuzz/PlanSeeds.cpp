@@ -27,6 +27,8 @@ Status writeAll(const std::string &folder) {
   QWEN_RETURN_IF_ERROR(write(folder + "/valid-bigram.fb", makeTinyPlan({})));
   QWEN_RETURN_IF_ERROR(
       write(folder + "/valid-bigram-gpu.fb", makeTinyPlan(gpu)));
+  QWEN_RETURN_IF_ERROR(
+      write(folder + "/valid-sharded.fb", test::shardedPlan().build()));
   return write(folder + "/valid-matrix.fb", test::matrixPlan().build());
 }
 

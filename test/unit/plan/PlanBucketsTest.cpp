@@ -124,6 +124,8 @@ const Fault parameterFaults[] = {
     {"Alignment", [](PlanDraft &d) { d.parameters[1].bucketOffset = 56; },
      "parameter 'v' begins at element 56 of bucket 0, expected 48 or a "
      "multiple of 64"},
+    {"OwnView", [](PlanDraft &d) { d.parameters[0].master = 77; },
+     "parameter 0 'w': master is view 77, expected none in a plan for 2 ranks"},
     {"Init",
      [](PlanDraft &d) { d.parameters[0].init = static_cast<plan::Init>(9); },
      "unknown initialisation 9"},
