@@ -22,11 +22,6 @@ using namespace qwen;
 
 namespace {
 
-/// Limits of a micro-batch; larger ones would not fit 32-bit token numbers
-/// times heads in kernels, nor any memory.
-constexpr int64_t mostTokens = int64_t(1) << 24;
-constexpr int64_t mostDocuments = int64_t(1) << 20;
-
 class Importer {
 public:
   Importer(OpBuilder &builder, Type element, const ModelConfig &config,

@@ -16,6 +16,11 @@
 
 namespace qwen {
 
+/// Limits of a micro-batch; larger ones would not fit 32-bit token numbers
+/// times heads in kernels, nor any memory.
+inline constexpr int64_t mostTokens = int64_t(1) << 24;
+inline constexpr int64_t mostDocuments = int64_t(1) << 20;
+
 struct ImportOptions {
   /// Tokens of a micro-batch.
   int64_t tokens = 0;

@@ -2,6 +2,7 @@
 // RUN: qwen-plan %t.fb | FileCheck %s
 // RUN: qwen-plan %t.fb --summary --json | FileCheck %s --check-prefix=JSON
 // RUN: qwen-plan %t.fb --program micro_step | FileCheck %s --check-prefix=PROGRAM
+// RUN: not qwen-plan %t.fb --memory --program micro_step 2>&1 | FileCheck %s --check-prefix=BOTH
 // RUN: not qwen-plan %t.fb --program absent 2>&1 | FileCheck %s --check-prefix=ABSENT
 // RUN: not qwen-plan %t.absent.fb 2>&1 | FileCheck %s --check-prefix=NOFILE
 // RUN: head -c 300 %t.fb > %t.cut.fb
@@ -45,9 +46,10 @@
 // PROGRAM:          rw  c
 // PROGRAM-NOT:  adamw
 
-// ABSENT: qwen-plan: the plan has no program 'absent'
-// CUT: qwen-plan: plan '{{.*}}cut.fb': the plan is cut: its end mark is missing
-// NOFILE: qwen-plan: {{.*}}absent.fb
+// BOTH: qwen-plan: error: --summary, --memory and --program exclude each other
+// ABSENT: qwen-plan: error: the plan has no program 'absent'
+// CUT: qwen-plan: error: plan '{{.*}}cut.fb': the plan is cut: its end mark is missing
+// NOFILE: qwen-plan: error: {{.*}}absent.fb
 module attributes {qwen.tokens = 4 : i64, qwen.max_documents = 2 : i64,
   qwen.model = {name = "tiny", vocab_size = 16 : i64, flops = {attention = [0.0, 12.0], linear = [6.0e3, 0.0]}}} {
 qwen.parameter @"model.layers.0.w" : tensor<16x8xf32> {init = "normal", std = 0.02 : f64}

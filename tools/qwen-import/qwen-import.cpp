@@ -7,11 +7,11 @@
 
 #include "models/Import.h"
 #include "runtime/support/Json.h"
+#include "tools/CommandLine.h"
 #include "tools/WriteOutput.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -24,16 +24,16 @@ using namespace qwen;
 namespace {
 
 cl::OptionCategory category("qwen-import");
-cl::opt<std::string> configPath(cl::Positional, cl::Required,
-                                cl::desc("<config.json>"), cl::cat(category));
+cl::opt<std::string> configPath(cl::Positional, cl::desc("<config.json>"),
+                                cl::cat(category));
 cl::opt<std::string> outputPath("o", cl::init("-"),
                                 cl::value_desc("model.mlir"),
                                 cl::desc("Output file"), cl::cat(category));
-cl::opt<int64_t> tokens("tokens", cl::Required,
-                        cl::desc("Tokens of a micro-batch"), cl::cat(category));
-cl::opt<int64_t> maxDocuments("max-documents", cl::Required,
-                              cl::desc("Most documents of a micro-batch"),
-                              cl::cat(category));
+CountOption tokens("tokens", Between{1, mostTokens},
+                   cl::desc("Tokens of a micro-batch"), cl::cat(category));
+CountOption maxDocuments("max-documents", Between{1, mostDocuments},
+                         cl::desc("Most documents of a micro-batch"),
+                         cl::cat(category));
 cl::opt<std::string> dtype("dtype", cl::value_desc("f32|bf16|f64"),
                            cl::desc("Element type; default: the config's"),
                            cl::cat(category));
@@ -82,7 +82,20 @@ StatusOr<ModelConfig> loadConfig() {
   return config;
 }
 
+/// What has no default.
+Status checkGiven() {
+  if (configPath.empty())
+    return invalidArgument("no input; usage: qwen-import config.json --tokens "
+                           "N --max-documents N -o model.mlir");
+  if (tokens.getNumOccurrences() == 0)
+    return invalidArgument("no size of a micro-batch; give --tokens N");
+  if (maxDocuments.getNumOccurrences() == 0)
+    return invalidArgument("no limit of documents; give --max-documents N");
+  return okStatus();
+}
+
 Status run() {
+  QWEN_RETURN_IF_ERROR(checkGiven());
   QWEN_RETURN_IF_ERROR(checkOutput(configPath, outputPath));
   QWEN_ASSIGN_OR_RETURN(ModelConfig config, loadConfig());
   ImportOptions options;
@@ -109,19 +122,12 @@ int main(int argc, char **argv) {
   if (std::error_code error = sys::Process::FixupStandardFileDescriptors())
     return 1;
   cl::HideUnrelatedOptions(category);
-  // The first line names the fault; more of them only guess what was meant.
-  std::string problems;
-  raw_string_ostream stream(problems);
-  if (!cl::ParseCommandLineOptions(
-          argc, argv, "Builds the training graph of a Qwen hybrid model\n",
-          &stream)) {
-    if (!problems.empty()) // else it is printed already
-      errs() << StringRef(problems).split('\n').first << "\n";
+  if (!parseCommandLine(argc, argv,
+                        "Builds the training graph of a Qwen hybrid model\n"))
     return 1;
-  }
   Status status = run();
   if (status.ok())
     return 0;
-  errs() << "qwen-import: " << status.message() << "\n";
+  errs() << "qwen-import: error: " << status.message() << "\n";
   return 1;
 }

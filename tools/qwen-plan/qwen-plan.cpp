@@ -53,6 +53,11 @@ StatusOr<Options> parseOptions(int argc, char **argv) {
   }
   if (options.path.empty() && !options.help)
     return invalidArgument("no plan given; see --help");
+  if (int(options.summary) + int(options.memory) +
+          int(!options.program.empty()) >
+      1)
+    return invalidArgument(
+        "--summary, --memory and --program exclude each other");
   if (options.json && !options.summary)
     return invalidArgument("--json goes with --summary");
   return options;
@@ -95,7 +100,7 @@ Status run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   if (Status status = run(argc, argv); !status.ok()) {
-    fmt::print(stderr, "qwen-plan: {}\n", status.message());
+    fmt::print(stderr, "qwen-plan: error: {}\n", status.message());
     return 1;
   }
   return 0;

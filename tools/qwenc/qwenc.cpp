@@ -12,6 +12,7 @@
 #include "qwen/Plan/Target.h"
 #include "runtime/plan/PlanText.h"
 #include "runtime/support/Format.h"
+#include "tools/CommandLine.h"
 #include "tools/WriteOutput.h"
 
 #include "mlir/IR/AsmState.h"
@@ -22,7 +23,6 @@
 #include "mlir/Support/Timing.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
@@ -75,12 +75,20 @@ struct Flags {
       "tuning", cl::cat(category), cl::value_desc("file"),
       cl::desc("Table of matrix product algorithms, made by qwen-bench tune; "
                "default: the built-in one of the target's card")};
-  cl::opt<int64_t> worldSize{
-      "world-size", cl::init(1), cl::cat(category), cl::value_desc("ranks"),
+  CountOption worldSize{
+      "world-size",
+      Between{1, maxWorldSize},
+      cl::init(Count{1}),
+      cl::cat(category),
+      cl::value_desc("ranks"),
       cl::desc("Ranks that parameters, gradients and optimizer state are "
                "spread over")};
-  cl::opt<int64_t> prefetch{
-      "prefetch", cl::init(1), cl::cat(category), cl::value_desc("units"),
+  CountOption prefetch{
+      "prefetch",
+      Between{0, maxPrefetch},
+      cl::init(Count{1}),
+      cl::cat(category),
+      cl::value_desc("units"),
       cl::desc("Layers that are gathered ahead of their use, with several "
                "ranks")};
   cl::opt<std::string> reshardAfterForward{
@@ -101,7 +109,7 @@ struct Flags {
 };
 
 LogicalResult usageError(const Twine &text) {
-  llvm::errs() << "qwenc: " << text << "\n";
+  llvm::errs() << "qwenc: error: " << text << "\n";
   return failure();
 }
 
@@ -148,12 +156,15 @@ LogicalResult oneOf(StringRef flag, StringRef value,
 }
 
 LogicalResult checkRanks(const Flags &flags) {
-  if (flags.worldSize < 1 || flags.worldSize > maxWorldSize)
-    return usageError("--world-size=" + Twine(flags.worldSize) +
-                      ": expected 1 to " + Twine(maxWorldSize));
-  if (flags.prefetch < 0 || flags.prefetch > maxPrefetch)
-    return usageError("--prefetch=" + Twine(flags.prefetch) +
-                      ": expected 0 to " + Twine(maxPrefetch));
+  bool isSharding = llvm::is_contained(flags.remarks, "sharding");
+  if (flags.worldSize == 1)
+    for (auto [name, given] :
+         {std::pair("prefetch", flags.prefetch.getNumOccurrences() > 0),
+          std::pair("reshard-after-forward",
+                    flags.reshardAfterForward.getNumOccurrences() > 0),
+          std::pair("remarks=sharding", isSharding)})
+      if (given)
+        return usageError("--" + Twine(name) + " needs a --world-size above 1");
   if (flags.worldSize > 1 && targetKind(flags.target) == TargetKind::Cuda)
     return usageError("--world-size=" + Twine(flags.worldSize) +
                       ": sharded plans run on CPUs, not on " + flags.target);
@@ -344,6 +355,9 @@ int main(int argc, char **argv) {
   auto &registered = cl::getRegisteredOptions();
   if (auto it = registered.find("stop-after"); it != registered.end())
     it->second->removeArgument();
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) {
+    os << "qwenc " << QWEN_COMPILER_VERSION << "\n";
+  });
   Flags flags;
   registerMLIRContextCLOptions();
   registerPassManagerCLOptions();
@@ -351,16 +365,10 @@ int main(int argc, char **argv) {
   registerDefaultTimingManagerCLOptions();
   // Those of LLVM and MLIR are in --help-hidden.
   cl::HideUnrelatedOptions(flags.category);
-  // The first line names the fault; more of them only guess what was meant.
-  std::string problems;
-  llvm::raw_string_ostream stream(problems);
-  if (!cl::ParseCommandLineOptions(
-          argc, argv, "compiles the training graph of a Qwen model to a plan\n",
-          &stream)) {
-    if (!problems.empty()) // else it is printed already
-      llvm::errs() << StringRef(problems).split('\n').first << "\n";
+  if (!parseCommandLine(
+          argc, argv,
+          "compiles the training graph of a Qwen model to a plan\n"))
     return 1;
-  }
   if (flags.listStages) {
     for (Stage stage : allStages())
       llvm::outs() << llvm::left_justify(stageName(stage), 10)
