@@ -32,6 +32,8 @@ public:
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Number of this rank among those of its machine.
+  virtual int localRank() const { return 0; }
 
   /// Returns when every rank has called it.
   virtual Status barrier() = 0;
@@ -85,6 +87,10 @@ struct CommunicatorOptions {
 /// Number of ranks that the launcher of this process (mpirun, srun) started;
 /// 0 where it started several or one and does not say how many; 1 without one.
 int64_t launchedRanks();
+
+/// Number of this process among those that the launcher started on this machine,
+/// where it says so.
+std::optional<int> launchedLocalRank();
 
 /// Joins the other ranks where the launcher started any: by MPI, from the
 /// module libqwen_mpi.so beside this program or in ../lib. Null for one rank,

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
+#include <limits>
 
 using namespace qwen;
 namespace fs = std::filesystem;
@@ -39,6 +40,16 @@ int64_t qwen::launchedRanks() {
     if (auto size = environmentNumber("SLURM_STEP_NUM_TASKS"))
       return *size;
   return environmentNumber("PMIX_RANK") ? 0 : 1;
+}
+
+std::optional<int> qwen::launchedLocalRank() {
+  // Open MPI, MPICH and its relatives, then srun.
+  for (const char *name :
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (auto number = environmentNumber(name);
+        number && *number <= std::numeric_limits<int>::max())
+      return static_cast<int>(*number);
+  return std::nullopt;
 }
 
 /// The module beside this program or in ../lib.

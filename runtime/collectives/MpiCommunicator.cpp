@@ -33,6 +33,7 @@ public:
 
   int rank() const override { return ownRank; }
   int size() const override { return ranks; }
+  int localRank() const override { return numberOnMachine; }
   Status barrier() override;
   Status allGather(const void *mine, void *all, int64_t bytes) override;
   Status reduceScatter(const float *all, float *mine, int64_t elements,
@@ -64,7 +65,7 @@ private:
   Status startPiece(const float *all, int64_t stride, int64_t count,
                     std::vector<float> &terms, MPI_Request &request);
 
-  int ownRank = 0, ranks = 1;
+  int ownRank = 0, ranks = 1, numberOnMachine = 0;
   bool broken = false; ///< an operation failed
   std::unique_ptr<Watch> watch;
 };
@@ -251,6 +252,8 @@ Status MpiCommunicator::startWatch(const CommunicatorOptions &options) {
             "all-gather"));
   bool oneMachine = std::all_of(machines.begin(), machines.end(),
                                 [&](const Name &m) { return m == machine; });
+  numberOnMachine = launchedLocalRank().value_or(static_cast<int>(
+      std::count(machines.begin(), machines.begin() + ownRank, machine)));
   WatchAddress address;
   if (ownRank == 0) {
     QWEN_ASSIGN_OR_RETURN(watch, Watch::listen(ranks, oneMachine, options));

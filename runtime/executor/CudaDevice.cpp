@@ -6,6 +6,7 @@
 
 #include "runtime/executor/CudaDevice.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 using namespace qwen;
@@ -40,9 +41,9 @@ static std::string visibleDevices() {
   return value ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", value) : "";
 }
 
-StatusOr<CudaDevice> CudaDevice::open(int number, std::string_view target) {
+StatusOr<CudaDevice> CudaDevice::open(int number, int localRank,
+                                      std::string_view target) {
   CudaDevice device;
-  device.number = number;
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaDriverGetVersion(&device.driverVersion),
                                   "cannot ask for the driver's version"));
   if (device.driverVersion == 0)
@@ -56,7 +57,10 @@ StatusOr<CudaDevice> CudaDevice::open(int number, std::string_view target) {
   if (found == cudaErrorNoDevice || (found == cudaSuccess && count == 0))
     return missing(target, "this machine shows no GPU{}", visibleDevices());
   QWEN_RETURN_IF_ERROR(cudaStatus(found, "cannot list the GPUs"));
-  if (number < 0 || number >= count)
+  if (number < 0)
+    number = localRank % count;
+  device.number = number;
+  if (number >= count)
     return missing(target, "there is no GPU {}, only {}{}", number,
                    count == 1 ? "0" : fmt::format("0 to {}", count - 1),
                    visibleDevices());
@@ -65,6 +69,7 @@ StatusOr<CudaDevice> CudaDevice::open(int number, std::string_view target) {
       cudaGetDeviceProperties(&properties, number),
       fmt::format("cannot ask for the properties of GPU {}", number)));
   device.name = properties.name;
+  std::copy_n(properties.uuid.bytes, device.uuid.size(), device.uuid.begin());
   device.architecture =
       fmt::format("sm_{}{}", properties.major, properties.minor);
   // Code for sm_90a runs on compute capability 9.0 and nowhere else.
@@ -82,27 +87,36 @@ StatusOr<CudaDevice> CudaDevice::open(int number, std::string_view target) {
   return device;
 }
 
-Status CudaMemory::wait(cudaError_t error, std::string_view what) {
-  if (error == cudaSuccess)
-    error = cudaStreamSynchronize(stream);
-  return cudaStatus(error, what);
+std::string CudaDevice::pciAddress() const {
+  std::array<char, 32> address{};
+  cudaError_t error = cudaDeviceGetPCIBusId(
+      address.data(), static_cast<int>(address.size()), number);
+  return error == cudaSuccess ? address.data() : "";
+}
+
+Status CudaMemory::finish(cudaError_t error, std::string_view what) {
+  QWEN_RETURN_IF_ERROR(cudaStatus(error, what));
+  return await().withContext(what);
 }
 
 Status CudaMemory::copyToHost(void *host, const void *device, int64_t bytes) {
-  return wait(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
-                              cudaMemcpyDeviceToHost, stream),
-              "cannot read device memory");
+  // A copy to or from memory that is not pinned waits inside of CUDA.
+  QWEN_RETURN_IF_ERROR(await());
+  return finish(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
+                                cudaMemcpyDeviceToHost, stream),
+                "cannot read device memory");
 }
 
 Status CudaMemory::copyToDevice(void *device, const void *host, int64_t bytes) {
-  return wait(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes),
-                              cudaMemcpyHostToDevice, stream),
-              "cannot write device memory");
+  QWEN_RETURN_IF_ERROR(await());
+  return finish(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes),
+                                cudaMemcpyHostToDevice, stream),
+                "cannot write device memory");
 }
 
 Status CudaMemory::zero(void *device, int64_t bytes) {
-  return wait(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream),
-              "cannot clear device memory");
+  return finish(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream),
+                "cannot clear device memory");
 }
 
 std::span<std::byte> CudaMemory::staging() {

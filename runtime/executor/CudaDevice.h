@@ -12,8 +12,11 @@
 #include "qwen/Support/Status.h"
 #include "runtime/support/DeviceMemory.h"
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,15 +33,25 @@ struct CudaDevice {
   int number = 0;
   std::string name;         ///< "NVIDIA H200"
   std::string architecture; ///< "sm_90"
-  int driverVersion = 0;    ///< of CUDA, as 13000
+  std::array<char, 16> uuid{};
+  int driverVersion = 0; ///< of CUDA, as 13000
   int64_t totalBytes = 0;
   int64_t freeBytes = 0; ///< once the driver's context was there
 
-  /// Makes device `number` this thread's current one. FailedPrecondition, one
-  /// line, where there is no driver, none of this CUDA version, no such device,
-  /// or one that cannot run code for `target` ("sm_90a").
-  static StatusOr<CudaDevice> open(int number, std::string_view target);
+  /// Makes device `number` this thread's current one; -1 means that of a rank
+  /// by its number on the machine: ranks take the visible devices in turn.
+  /// FailedPrecondition, one line, where there is no driver, none of this CUDA
+  /// version, no such device, or one that cannot run code for `target`
+  /// ("sm_90a").
+  static StatusOr<CudaDevice> open(int number, int localRank,
+                                   std::string_view target);
+  /// "0000:18:00.0", its place on the PCI bus.
+  std::string pciAddress() const;
 };
+
+/// Set where the device hangs and the process is about to end: giving something
+/// back would wait for ever.
+inline std::atomic<bool> cudaIsAbandoned = false;
 
 /// Owns a CUDA object; `Free` gives it back.
 template <typename T, auto Free> class CudaHandle {
@@ -51,7 +64,7 @@ public:
     return *this;
   }
   ~CudaHandle() {
-    if (held)
+    if (held && !cudaIsAbandoned)
       (void)Free(held);
   }
   T get() const { return held; }
@@ -105,10 +118,11 @@ inline cudaError_t allocatePinned(void **address, size_t bytes) {
 using CudaArena = CudaMemoryRange<allocateDevice, cudaFree>;
 using PinnedMemory = CudaMemoryRange<allocatePinned, cudaFreeHost>;
 
-/// Device memory in the order of a stream.
+/// Device memory in the order of a stream, for which `await` waits.
 class CudaMemory final : public DeviceMemory {
 public:
-  explicit CudaMemory(cudaStream_t stream) : stream(stream) {}
+  CudaMemory(cudaStream_t stream, std::function<Status()> await)
+      : stream(stream), await(std::move(await)) {}
   bool isHost() const override { return false; }
   Status copyToHost(void *host, const void *device, int64_t bytes) override;
   Status copyToDevice(void *device, const void *host, int64_t bytes) override;
@@ -118,8 +132,9 @@ public:
   std::span<std::byte> staging() override;
 
 private:
-  Status wait(cudaError_t error, std::string_view what);
+  Status finish(cudaError_t error, std::string_view what);
   cudaStream_t stream;
+  std::function<Status()> await;
   PinnedMemory staged;
 };
 

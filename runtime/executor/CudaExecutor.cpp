@@ -2,7 +2,8 @@
 //
 // A start is one copy of the inputs to the device, one graph launch, one copy
 // of the outputs back and one event; none of them waits. Pinned host memory
-// holds the inputs and outputs of the last `runsInFlight` runs.
+// holds the inputs and outputs of the last `runsInFlight` runs. With several
+// ranks a graph has two branches, for the two streams.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,6 +12,8 @@
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/executor/CudaDevice.h"
 #include "runtime/executor/CudaLaunches.h"
+#include "runtime/executor/CudaRanks.h"
+#include "runtime/executor/CudaTimer.h"
 
 #include <array>
 #include <cstring>
@@ -22,7 +25,7 @@ namespace {
 class CudaExecutor final : public Executor {
 public:
   CudaExecutor(const Plan &plan, const ExecutorOptions &options)
-      : Executor(plan), options(options) {}
+      : Executor(plan, options.ranks), options(options) {}
   ~CudaExecutor() override;
 
   /// Everything between the constructor and the first run.
@@ -38,7 +41,8 @@ public:
   std::optional<Buffer> input(std::string_view name) const override;
   DeviceMemory &memory() override { return *deviceMemory; }
   std::string deviceName() const override { return device.name; }
-  std::string pciAddress() const override;
+  std::string pciAddress() const override { return device.pciAddress(); }
+  float exposedMilliseconds() const override { return exposed; }
   LaunchCounts launchCounts(int program) const override {
     return graphs[static_cast<size_t>(program)].counts;
   }
@@ -62,20 +66,33 @@ private:
   };
 
   Status checkMemory() const;
+  Status openDevice();
   StatusOr<std::span<std::byte>> allocate(int64_t bytes, std::string_view what);
   Status allocateArenas();
   Status createRing();
   Status capture(int program);
-  StatusOr<CudaGraph> captureLaunches(int program, size_t first, size_t count);
+  StatusOr<CudaGraph> captureOn(cudaStream_t stream,
+                                const std::function<Status()> &enqueue);
   Status measureMemory();
 
   Status beginRun(int program);
   Status endRun(int program, RunTicket &run);
-  Status launchOne(int program, size_t index);
+  /// Stream 1 of a program that has it begins behind what is on stream 0.
+  Status forkFor(int program) {
+    return launches.communicates(program) ? streams.fork() : okStatus();
+  }
+  Status enqueueProgram(int program, size_t count);
+  Status enqueueTimed(int program, size_t count, CudaTimer &timer);
   Status launchPlainly(int program, size_t count);
+  Status launchAndWait(int program, size_t index);
+  Status awaitIdle(std::string_view what);
+  Status awaitRun(RunTicket run, std::string_view what);
   Status poison();
   /// Remembers the first error: the context is of no use after one.
-  Status check(cudaError_t error, int program, std::string_view what);
+  Status check(const Status &status, int program);
+  Status check(cudaError_t error, int program, std::string_view what) {
+    return check(cudaStatus(error, what), program);
+  }
   std::string describe(int program) const {
     return fmt::format("program '{}'",
                        plan().programs()[static_cast<size_t>(program)].name);
@@ -83,7 +100,8 @@ private:
 
   ExecutorOptions options;
   CudaDevice device;
-  CudaStream stream;
+  CudaStreams streams;
+  std::unique_ptr<CudaRanks> others; ///< where there are several ranks
   std::optional<CudaMemory> deviceMemory;
   std::vector<CudaArena> allocations;
   std::vector<std::span<std::byte>> arenas; ///< of the plan
@@ -94,7 +112,10 @@ private:
   std::vector<std::byte> inputs;     ///< what the next start() brings there
   PinnedMemory inputSlots, outputs;
   std::array<CudaEvent, runsInFlight> ended; ///< by slot
+  int64_t endedRuns = 0; ///< that were waited for, in their order
+  bool isLoaded = false;
   Status failed;
+  float exposed = 0;
   MemoryReport report;
 };
 
@@ -115,9 +136,22 @@ std::string gib(int64_t bytes) {
 //===----------------------------------------------------------------------===//
 
 CudaExecutor::~CudaExecutor() {
+  if (!streams)
+    return;
   // Nothing may be freed under a running kernel.
-  if (stream)
-    (void)cudaStreamSynchronize(stream.get());
+  bool isIdle = awaitIdle("the end").ok();
+  if (!others)
+    return;
+  // NCCL waits for the end of the graphs that it was captured into.
+  auto destroyGraphs = [this] { graphs.clear(); };
+  if (isLoaded && failed.ok() && isIdle) {
+    destroyGraphs();
+    if (others->end().ok())
+      return;
+  } else if (others->abandon(streams, destroyGraphs)) {
+    return;
+  }
+  cudaIsAbandoned = true;
 }
 
 Status CudaExecutor::checkMemory() const {
@@ -141,7 +175,7 @@ StatusOr<std::span<std::byte>> CudaExecutor::allocate(int64_t bytes,
   std::span<std::byte> span = memory.bytes();
   if (bytes > 0)
     QWEN_RETURN_IF_ERROR(
-        cudaStatus(cudaMemsetAsync(span.data(), 0, span.size(), stream.get()),
+        cudaStatus(cudaMemsetAsync(span.data(), 0, span.size(), streams.main()),
                    "cannot clear device memory"));
   allocations.push_back(std::move(memory));
   return span;
@@ -189,22 +223,19 @@ Status CudaExecutor::createRing() {
   return okStatus();
 }
 
-StatusOr<CudaGraph> CudaExecutor::captureLaunches(int program, size_t first,
-                                                  size_t count) {
+StatusOr<CudaGraph>
+CudaExecutor::captureOn(cudaStream_t stream,
+                        const std::function<Status()> &enqueue) {
   // Kernels are loaded when they are first launched, which a capture in one of
   // the stricter modes refuses.
-  QWEN_RETURN_IF_ERROR(cudaStatus(
-      cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed),
-      "cannot capture"));
-  Status launched = okStatus();
-  for (size_t i = first; i < first + count && launched.ok(); ++i) {
-    const CudaLaunch &launch = launches.program(program)[i];
-    launched = cudaStatus(launch.enqueue(), launch.what);
-  }
+  QWEN_RETURN_IF_ERROR(
+      cudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+                 "cannot capture"));
+  Status enqueued = enqueue();
   // The capture ends in any case.
   CudaGraph graph;
-  cudaError_t ended = cudaStreamEndCapture(stream.get(), graph.receive());
-  QWEN_RETURN_IF_ERROR(launched);
+  cudaError_t ended = cudaStreamEndCapture(stream, graph.receive());
+  QWEN_RETURN_IF_ERROR(enqueued);
   QWEN_RETURN_IF_ERROR(cudaStatus(ended, "cannot end the capture"));
   return graph;
 }
@@ -232,7 +263,9 @@ static StatusOr<int64_t> countKernels(cudaGraph_t graph) {
 Status CudaExecutor::capture(int program) {
   Replay &replay = graphs[static_cast<size_t>(program)];
   size_t steps = launches.program(program).size();
-  QWEN_ASSIGN_OR_RETURN(CudaGraph graph, captureLaunches(program, 0, steps));
+  QWEN_ASSIGN_OR_RETURN(CudaGraph graph, captureOn(streams.main(), [&] {
+                          return enqueueProgram(program, steps);
+                        }));
   QWEN_ASSIGN_OR_RETURN(replay.counts.kernels, countKernels(graph.get()));
   // Copies in and out, the event, and what start() launches.
   replay.counts.driverCalls = (inputs.empty() ? 0 : 1) +
@@ -243,13 +276,12 @@ Status CudaExecutor::capture(int program) {
   QWEN_RETURN_IF_ERROR(
       cudaStatus(cudaGraphInstantiate(replay.exec.receive(), graph.get(), 0),
                  "cannot instantiate the graph"));
-  return cudaStatus(cudaGraphUpload(replay.exec.get(), stream.get()),
+  return cudaStatus(cudaGraphUpload(replay.exec.get(), streams.main()),
                     "cannot upload the graph");
 }
 
 Status CudaExecutor::measureMemory() {
-  QWEN_RETURN_IF_ERROR(cudaStatus(cudaStreamSynchronize(stream.get()),
-                                  "the GPU failed while the plan was loaded"));
+  QWEN_RETURN_IF_ERROR(awaitIdle("the GPU failed while the plan was loaded"));
   size_t free = 0, total = 0;
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaMemGetInfo(&free, &total),
                                   "cannot ask for the free device memory"));
@@ -261,39 +293,76 @@ Status CudaExecutor::measureMemory() {
   return okStatus();
 }
 
-Status CudaExecutor::load() {
-  // Only plain launches can be waited for one by one.
-  options.graph &= !options.synchronous;
+/// Everything on which this rank alone can fail, before others wait for it.
+Status CudaExecutor::openDevice() {
   QWEN_ASSIGN_OR_RETURN(device,
-                        CudaDevice::open(options.device, plan().info().target));
+                        CudaDevice::open(options.device, ranks().localRank(),
+                                         plan().info().target));
   QWEN_RETURN_IF_ERROR(findOutputRanges());
   QWEN_RETURN_IF_ERROR(launches.loadCode(plan()));
   QWEN_RETURN_IF_ERROR(checkMemory());
-  QWEN_RETURN_IF_ERROR(cudaStatus(
-      cudaStreamCreateWithFlags(stream.receive(), cudaStreamNonBlocking),
-      "cannot create a stream"));
-  deviceMemory.emplace(stream.get());
+  return streams.create(ranks().size() > 1);
+}
+
+Status CudaExecutor::load() {
+  // Only plain launches can be waited for one by one.
+  options.graph &= !options.synchronous;
+  QWEN_RETURN_IF_ERROR(ranks().agree(openDevice()));
+  if (ranks().size() > 1) {
+    QWEN_ASSIGN_OR_RETURN(others, CudaRanks::join(ranks(), device, streams));
+  }
+  deviceMemory.emplace(streams.main(),
+                       [this] { return awaitIdle("an earlier run failed"); });
   QWEN_RETURN_IF_ERROR(allocateArenas());
   QWEN_RETURN_IF_ERROR(createRing());
-  auto addressOf = [this](uint32_t buffer) { return address(buffer); };
-  QWEN_RETURN_IF_ERROR(launches.prepare(plan(), addressOf, stream.get()));
+  CudaLaunches::Places places;
+  places.address = [this](uint32_t buffer) { return address(buffer); };
+  places.expandBuckets = [this](AdamWArgs &args) {
+    return expandBuckets(args);
+  };
+  places.streams = &streams;
+  places.ranks = others ? &others->collectives() : nullptr;
+  QWEN_RETURN_IF_ERROR(launches.prepare(plan(), places));
   graphs.resize(plan().programs().size());
   for (size_t i = 0; i < graphs.size(); ++i)
     QWEN_RETURN_IF_ERROR(
         capture(static_cast<int>(i)).withContext(describe(int(i))));
-  return measureMemory();
+  QWEN_RETURN_IF_ERROR(measureMemory());
+  isLoaded = true;
+  return okStatus();
 }
 
 //===----------------------------------------------------------------------===//
 // Running
 //===----------------------------------------------------------------------===//
 
-Status CudaExecutor::check(cudaError_t error, int program,
-                           std::string_view what) {
-  if (error == cudaSuccess)
-    return okStatus();
-  failed = cudaStatus(error, fmt::format("{}: {}", describe(program), what));
-  return failed;
+Status CudaExecutor::check(const Status &status, int program) {
+  if (!status.ok())
+    failed = status.withContext(describe(program));
+  return status.ok() ? okStatus() : failed;
+}
+
+/// Waits until nothing runs.
+Status CudaExecutor::awaitIdle(std::string_view what) {
+  if (others)
+    return others->await([this] { return streams.query(); }, what);
+  return cudaStatus(cudaStreamSynchronize(streams.main()), what);
+}
+
+/// Waits for a run whose slot is its own. With several ranks, one run after the
+/// other: each that ends shows that this rank gets on.
+Status CudaExecutor::awaitRun(RunTicket run, std::string_view what) {
+  auto await = [&](RunTicket waited) -> Status {
+    cudaEvent_t event = ended[static_cast<size_t>(slotOf(waited))].get();
+    if (others)
+      return others->await([&] { return cudaEventQuery(event); }, what);
+    return cudaStatus(cudaEventSynchronize(event), what);
+  };
+  if (!others)
+    return check(await(run), programOf(run));
+  for (; endedRuns <= run.number; ++endedRuns)
+    QWEN_RETURN_IF_ERROR(check(await({endedRuns}), programOf({endedRuns})));
+  return okStatus();
 }
 
 /// All bits set is a NaN in every float format and -1 in i32.
@@ -307,7 +376,7 @@ Status CudaExecutor::poison() {
     if (lasts || bytes.empty())
       continue;
     QWEN_RETURN_IF_ERROR(cudaStatus(
-        cudaMemsetAsync(bytes.data(), 0xff, bytes.size(), stream.get()),
+        cudaMemsetAsync(bytes.data(), 0xff, bytes.size(), streams.main()),
         "cannot fill device memory"));
   }
   return okStatus();
@@ -320,8 +389,8 @@ Status CudaExecutor::beginRun(int program) {
   auto slot = static_cast<size_t>(slotOf(run));
   // The slot's last run must be over before its memory is used again.
   if (run.number >= runsInFlight)
-    QWEN_RETURN_IF_ERROR(check(cudaEventSynchronize(ended[slot].get()), program,
-                               "an earlier run failed"));
+    QWEN_RETURN_IF_ERROR(
+        awaitRun({run.number - runsInFlight}, "an earlier run failed"));
   if (options.poison)
     QWEN_RETURN_IF_ERROR(poison());
   if (inputs.empty())
@@ -329,7 +398,7 @@ Status CudaExecutor::beginRun(int program) {
   std::byte *pinned = inputSlots.data() + slot * inputs.size();
   std::memcpy(pinned, inputs.data(), inputs.size());
   return check(cudaMemcpyAsync(deviceInputs.data(), pinned, inputs.size(),
-                               cudaMemcpyHostToDevice, stream.get()),
+                               cudaMemcpyHostToDevice, streams.main()),
                program, "cannot copy the inputs");
 }
 
@@ -342,24 +411,36 @@ Status CudaExecutor::endRun(int program, RunTicket &run) {
         check(cudaMemcpyAsync(outputSlot(slotOf(run)),
                               arenas[range.arena].data() + range.begin,
                               static_cast<size_t>(range.bytes()),
-                              cudaMemcpyDeviceToHost, stream.get()),
+                              cudaMemcpyDeviceToHost, streams.main()),
               program, "cannot copy the outputs"));
   return check(cudaEventRecord(ended[static_cast<size_t>(slotOf(run))].get(),
-                               stream.get()),
+                               streams.main()),
                program, "cannot record the end of a run");
 }
 
-Status CudaExecutor::launchOne(int program, size_t index) {
-  const CudaLaunch &launch = launches.program(program)[index];
-  QWEN_RETURN_IF_ERROR(check(launch.enqueue(), program, launch.what));
-  if (!options.synchronous)
-    return okStatus();
-  return check(cudaStreamSynchronize(stream.get()), program, launch.what);
+/// The first `count` launches on their streams, or in a capture.
+Status CudaExecutor::enqueueProgram(int program, size_t count) {
+  QWEN_RETURN_IF_ERROR(forkFor(program));
+  for (size_t i = 0; i < count; ++i)
+    QWEN_RETURN_IF_ERROR(launches.enqueue(program, i)
+                             .withContext(launches.program(program)[i].what));
+  return launches.communicates(program) ? streams.join() : okStatus();
+}
+
+/// Enqueues a launch and waits for it, as an error may be of that.
+Status CudaExecutor::launchAndWait(int program, size_t index) {
+  const std::string &what = launches.program(program)[index].what;
+  QWEN_RETURN_IF_ERROR(
+      check(launches.enqueue(program, index).withContext(what), program));
+  return check(awaitIdle(what), program);
 }
 
 Status CudaExecutor::launchPlainly(int program, size_t count) {
+  if (!options.synchronous)
+    return check(enqueueProgram(program, count), program);
+  QWEN_RETURN_IF_ERROR(check(forkFor(program), program));
   for (size_t i = 0; i < count; ++i)
-    QWEN_RETURN_IF_ERROR(launchOne(program, i));
+    QWEN_RETURN_IF_ERROR(launchAndWait(program, i));
   return okStatus();
 }
 
@@ -368,7 +449,7 @@ StatusOr<RunTicket> CudaExecutor::start(int program) {
   if (options.graph)
     QWEN_RETURN_IF_ERROR(
         check(cudaGraphLaunch(graphs[static_cast<size_t>(program)].exec.get(),
-                              stream.get()),
+                              streams.main()),
               program, "cannot launch the graph"));
   else
     QWEN_RETURN_IF_ERROR(
@@ -386,9 +467,7 @@ Status CudaExecutor::finish(RunTicket run) {
   // A later run has the slot: this one was waited for before that started.
   if (run.number < startedRuns() - runsInFlight)
     return okStatus();
-  return check(
-      cudaEventSynchronize(ended[static_cast<size_t>(slotOf(run))].get()),
-      programOf(run), fmt::format("run {} failed on the GPU", run.number));
+  return awaitRun(run, fmt::format("run {} failed on the GPU", run.number));
 }
 
 Status CudaExecutor::runPrefix(int program, int64_t steps) {
@@ -403,58 +482,63 @@ Status CudaExecutor::runObserved(int program, int64_t steps,
                                  const LaunchObserver &observe) {
   RunTicket run;
   QWEN_RETURN_IF_ERROR(beginRun(program));
+  QWEN_RETURN_IF_ERROR(check(forkFor(program), program));
   for (int64_t i = 0; i < steps; ++i) {
-    auto index = static_cast<size_t>(i);
-    QWEN_RETURN_IF_ERROR(launchOne(program, index));
-    QWEN_RETURN_IF_ERROR(check(cudaDeviceSynchronize(), program,
-                               launches.program(program)[index].what));
+    QWEN_RETURN_IF_ERROR(launchAndWait(program, static_cast<size_t>(i)));
     QWEN_RETURN_IF_ERROR(observe(i));
   }
   QWEN_RETURN_IF_ERROR(endRun(program, run));
   return finish(run);
 }
 
-Status CudaExecutor::runTimed(int program, std::span<float> milliseconds) {
-  std::vector<CudaEvent> events(milliseconds.size() + 1);
-  for (CudaEvent &event : events)
+/// The launches with marks between them.
+Status CudaExecutor::enqueueTimed(int program, size_t count, CudaTimer &timer) {
+  QWEN_RETURN_IF_ERROR(forkFor(program));
+  bool communicates = launches.communicates(program);
+  for (size_t stream = 0; stream < (communicates ? 2 : 1); ++stream)
+    QWEN_RETURN_IF_ERROR(timer.begin(stream));
+  for (size_t i = 0; i < count; ++i) {
+    const CudaLaunch &launch = launches.program(program)[i];
+    QWEN_RETURN_IF_ERROR(launches.enqueueWaits(program, i));
+    if (!launch.waits.empty())
+      QWEN_RETURN_IF_ERROR(timer.endWait(launch.stream));
     QWEN_RETURN_IF_ERROR(
-        cudaStatus(cudaEventCreate(event.receive()), "cannot create an event"));
+        launches.enqueueWork(program, i).withContext(launch.what));
+    QWEN_RETURN_IF_ERROR(timer.endLaunch(launch.stream));
+    QWEN_RETURN_IF_ERROR(launches.enqueueDone(program, i));
+    if (options.synchronous)
+      QWEN_RETURN_IF_ERROR(awaitIdle(launch.what));
+  }
+  if (!communicates)
+    return okStatus();
+  QWEN_RETURN_IF_ERROR(streams.join());
+  return timer.endWait(0);
+}
+
+Status CudaExecutor::runTimed(int program, std::span<float> milliseconds) {
+  CudaTimer timer(streams);
   RunTicket run;
   QWEN_RETURN_IF_ERROR(beginRun(program));
   QWEN_RETURN_IF_ERROR(
-      check(cudaEventRecord(events[0].get(), stream.get()), program, "event"));
-  for (size_t i = 0; i < milliseconds.size(); ++i) {
-    QWEN_RETURN_IF_ERROR(launchOne(program, i));
-    QWEN_RETURN_IF_ERROR(
-        check(cudaEventRecord(events[i + 1].get(), stream.get()), program,
-              "cannot record an event"));
-  }
+      check(enqueueTimed(program, milliseconds.size(), timer), program));
   QWEN_RETURN_IF_ERROR(endRun(program, run));
   QWEN_RETURN_IF_ERROR(finish(run));
-  for (size_t i = 0; i < milliseconds.size(); ++i)
-    QWEN_RETURN_IF_ERROR(
-        check(cudaEventElapsedTime(&milliseconds[i], events[i].get(),
-                                   events[i + 1].get()),
-              program, "cannot read an event"));
-  return okStatus();
+  QWEN_RETURN_IF_ERROR(check(timer.readLaunches(milliseconds), program));
+  return check(timer.readWaits(exposed), program);
 }
 
 StatusOr<std::vector<int64_t>> CudaExecutor::kernelsByLaunch(int program) {
   QWEN_RETURN_IF_ERROR(failed);
   std::vector<int64_t> counts;
   for (size_t i = 0; i < launches.program(program).size(); ++i) {
-    QWEN_ASSIGN_OR_RETURN(CudaGraph graph, captureLaunches(program, i, 1));
+    cudaStream_t stream = streams[launches.program(program)[i].stream];
+    QWEN_ASSIGN_OR_RETURN(CudaGraph graph, captureOn(stream, [&] {
+                            return launches.enqueueWork(program, i);
+                          }));
     QWEN_ASSIGN_OR_RETURN(int64_t kernels, countKernels(graph.get()));
     counts.push_back(kernels);
   }
   return counts;
-}
-
-std::string CudaExecutor::pciAddress() const {
-  std::array<char, 32> address{};
-  cudaError_t error = cudaDeviceGetPCIBusId(
-      address.data(), static_cast<int>(address.size()), device.number);
-  return error == cudaSuccess ? address.data() : "";
 }
 
 std::optional<Buffer> CudaExecutor::input(std::string_view name) const {

@@ -12,17 +12,29 @@
 
 using namespace qwen;
 
-/// Whether kernels of a GPU run these arguments at all.
 template <typename Args>
-constexpr bool hasLaunch =
-    requires(const Args &args, const cuda::LaunchContext &context) {
-      cuda::launch(args, context);
-    };
-
-template <typename Args>
-static cudaError_t launchAs(const void *args,
-                            const cuda::LaunchContext &context) {
-  return cuda::launch(*static_cast<const Args *>(args), context);
+static Status launchAs(const void *args, const cuda::LaunchContext &context,
+                       NcclCommunicator *ranks) {
+  const Args &a = *static_cast<const Args *>(args);
+  if constexpr (std::is_same_v<Args, AllGatherArgs>) {
+    return ranks->allGather(a.shard.data, a.full.data, a.shard.bytes(),
+                            context.stream);
+  } else if constexpr (std::is_same_v<Args, ReduceScatterArgs>) {
+    int64_t elements = a.shard.elements();
+    float *all = a.full.template as<float>();
+    // The sum needs no further pass where it is the shard.
+    bool isShard = !a.accumulate && a.shard.dtype == DType::F32;
+    float *sum =
+        isShard ? a.shard.template as<float>() : all + ranks->rank() * elements;
+    QWEN_RETURN_IF_ERROR(
+        ranks->reduceScatter(all, sum, elements, context.stream));
+    if (isShard)
+      return okStatus();
+    return cudaStatus(cuda::storeSums(sum, a, context.stream),
+                      "cannot launch the kernel");
+  } else {
+    return cudaStatus(cuda::launch(a, context), "cannot launch the kernel");
+  }
 }
 
 /// Calls visit(program, index, step) for every step of a plan.
@@ -48,20 +60,52 @@ static auto typeResolver(const plan::Plan &raw) {
 Status CudaLaunches::loadCode(const Plan &plan) {
   const plan::Plan &raw = plan.raw();
   bool needsBlas = false;
-  int64_t tableBytes = 0;
   QWEN_RETURN_IF_ERROR(
       forEachStep(raw, [&](uint32_t, uint32_t, const plan::Step &step) {
         return visitStep(step, typeResolver(raw), [&](auto &args) {
           needsBlas |= cuda::usesBlas<std::decay_t<decltype(args)>>;
-          tableBytes += cuda::tableBytes(args);
           return okStatus();
         });
       }));
   if (needsBlas) {
     QWEN_ASSIGN_OR_RETURN(blas, cuda::Blas::create());
   }
-  neededTableBytes = tableBytes;
   QWEN_ASSIGN_OR_RETURN(code, cuda::GroupCode::load(raw));
+  return okStatus();
+}
+
+/// Puts a rank's slices in the place of shards where the arguments have any.
+template <typename Args>
+static Status expand(Args &args, const CudaLaunches::Places &places) {
+  if constexpr (std::is_same_v<Args, AdamWArgs>)
+    return places.expandBuckets(args);
+  return okStatus();
+}
+
+Status CudaLaunches::allocateTables(const Plan &plan, const Places &places) {
+  const plan::Plan &raw = plan.raw();
+  int64_t bytes = 0;
+  QWEN_RETURN_IF_ERROR(
+      forEachStep(raw, [&](uint32_t, uint32_t, const plan::Step &step) {
+        return visitStep(step, typeResolver(raw), [&](auto &args) -> Status {
+          QWEN_RETURN_IF_ERROR(expand(args, places));
+          bytes += cuda::tableBytes(args);
+          return okStatus();
+        });
+      }));
+  QWEN_ASSIGN_OR_RETURN(tables, CudaArena::allocate(bytes, "tensor addresses"));
+  return okStatus();
+}
+
+Status CudaLaunches::prepareWaits(uint32_t program, const plan::Step &step,
+                                  CudaLaunch &launch) {
+  launch.stream = step.stream();
+  if (!step.waits())
+    return okStatus();
+  launch.waits = toVector(*step.waits());
+  for (uint32_t wait : launch.waits)
+    if (CudaEvent &done = programs[program][wait].done; !done)
+      QWEN_RETURN_IF_ERROR(createEvent(done));
   return okStatus();
 }
 
@@ -89,49 +133,86 @@ Status CudaLaunches::prepareArgs(Args args, CudaLaunch &launch) {
         cudaStatus(cuda::writeTable(args, launch.context.table),
                    "cannot write the address table"));
   }
-  if constexpr (hasLaunch<Args>) // else there was a reason
-    launch.function = launchAs<Args>;
+  launch.function = launchAs<Args>;
   launch.args = std::make_shared<const Args>(std::move(args));
   return okStatus();
 }
 
-Status
-CudaLaunches::prepare(const Plan &plan,
-                      const std::function<std::byte *(uint32_t)> &address,
-                      cudaStream_t stream) {
+Status CudaLaunches::prepare(const Plan &plan, const Places &places) {
   const plan::Plan &raw = plan.raw();
-  QWEN_ASSIGN_OR_RETURN(
-      tables, CudaArena::allocate(neededTableBytes, "tensor addresses"));
+  ranks = places.ranks;
+  streams = places.streams;
+  QWEN_RETURN_IF_ERROR(allocateTables(plan, places));
   auto resolve = [&](uint32_t id, auto &buffer) {
     const plan::View &view = *raw.views()->Get(id);
     static_cast<BufferType &>(buffer) =
         toBufferType(*raw.types()->Get(view.type()));
-    buffer.data = address(view.buffer()) + view.byte_offset();
+    buffer.data = places.address(view.buffer()) + view.byte_offset();
     return okStatus();
   };
   programs.resize(plan.programs().size());
   return forEachStep(raw, [&](uint32_t program, uint32_t index,
                               const plan::Step &step) {
-    CudaLaunch &launch = programs[program].emplace_back();
-    launch.context.stream = stream;
-    if (raw.workspace() != noPlanId)
-      launch.context.workspace = {address(raw.workspace()),
-                                  raw.buffers()->Get(raw.workspace())->size()};
+    CudaLaunch launch;
     launch.what = fmt::format("step {}", index);
-    Status status = visitStep(step, resolve, [&](auto &args) {
-      launch.what += fmt::format(" ({}", args.kernelName);
-      if constexpr (requires { args.symbol; })
-        launch.what += " " + printable(args.symbol);
-      if (step.label() != noPlanId)
-        launch.what += fmt::format(
-            " of {}",
-            printable(raw.labels()->Get(step.label())->string_view()));
-      launch.what += ")";
-      return prepareArgs(std::move(args), launch);
-    });
-    return status.withContext(fmt::format(
-        "program '{}', {}", plan.programs()[program].name, launch.what));
+    Status status = prepareWaits(program, step, launch);
+    launch.context.stream = (*streams)[launch.stream];
+    if (raw.workspace() != noPlanId)
+      launch.context.workspace = {places.address(raw.workspace()),
+                                  raw.buffers()->Get(raw.workspace())->size()};
+    if (status.ok())
+      status = visitStep(step, resolve, [&](auto &args) -> Status {
+        launch.what += fmt::format(" ({}", args.kernelName);
+        if constexpr (requires { args.symbol; })
+          launch.what += " " + printable(args.symbol);
+        if (step.label() != noPlanId)
+          launch.what += fmt::format(
+              " of {}",
+              printable(raw.labels()->Get(step.label())->string_view()));
+        launch.what += ")";
+        QWEN_RETURN_IF_ERROR(expand(args, places));
+        return prepareArgs(std::move(args), launch);
+      });
+    QWEN_RETURN_IF_ERROR(status.withContext(fmt::format(
+        "program '{}', {}", plan.programs()[program].name, launch.what)));
+    programs[program].push_back(std::move(launch));
+    return okStatus();
   });
+}
+
+bool CudaLaunches::communicates(int index) const {
+  return std::any_of(
+      program(index).begin(), program(index).end(),
+      [](const CudaLaunch &launch) { return launch.stream > 0; });
+}
+
+Status CudaLaunches::enqueueWaits(int index, size_t launch) const {
+  const std::vector<CudaLaunch> &all = program(index);
+  for (uint32_t wait : all[launch].waits)
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaStreamWaitEvent((*streams)[all[launch].stream],
+                                       all[wait].done.get(), 0),
+                   "cannot make a stream wait"));
+  return okStatus();
+}
+
+Status CudaLaunches::enqueueWork(int index, size_t launch) const {
+  const CudaLaunch &work = program(index)[launch];
+  return work.function(work.args.get(), work.context, ranks);
+}
+
+Status CudaLaunches::enqueueDone(int index, size_t launch) const {
+  const CudaLaunch &work = program(index)[launch];
+  if (!work.done)
+    return okStatus();
+  return cudaStatus(cudaEventRecord(work.done.get(), (*streams)[work.stream]),
+                    "cannot record an event");
+}
+
+Status CudaLaunches::enqueue(int index, size_t launch) const {
+  QWEN_RETURN_IF_ERROR(enqueueWaits(index, launch));
+  QWEN_RETURN_IF_ERROR(enqueueWork(index, launch));
+  return enqueueDone(index, launch);
 }
 
 std::string CudaLaunches::warning() const {

@@ -42,8 +42,9 @@ struct ExecutorOptions {
   /// Fills activations, workspace and outputs with NaN before each run, so that
   /// a read of something unwritten shows. For tests.
   bool poison = false;
-  /// Number of the GPU, among those that the driver shows.
-  int device = 0;
+  /// Number of the GPU, among those that the driver shows; -1: ranks of a
+  /// machine take them in turn.
+  int device = -1;
   /// GPU: captures each program once and replays it; false: plain launches.
   bool graph = true;
   /// GPU, plain launches: waits after each, so that an error names its step.
@@ -78,7 +79,9 @@ struct MemoryReport {
 };
 
 /// The memory and the launches of one plan on one device. Used from one thread
-/// at a time.
+/// at a time. Those of several ranks on GPUs end together: a rank that has
+/// failed, however, tells it the others (Communicator::fail) and ends its
+/// process without destroying this.
 class Executor {
 public:
   /// For the plan's target. FailedPrecondition where this machine or build
@@ -106,6 +109,9 @@ public:
   /// Runs a program plainly and waits; `milliseconds` takes the time of each
   /// launch by the device's clock. Its outputs are those of a run.
   virtual Status runTimed(int program, std::span<float> milliseconds);
+  /// Milliseconds of the latest runTimed() in which nothing was computed, as
+  /// what other ranks send was missing.
+  virtual float exposedMilliseconds() const { return 0; }
   /// How many kernels the device runs for each launch of a program.
   virtual StatusOr<std::vector<int64_t>> kernelsByLaunch(int program);
 

@@ -6,8 +6,9 @@
 
 using namespace qwen;
 
-StatusOr<Ceilings> qwen::measureCeilings(std::string_view target, DType dtype) {
+StatusOr<Ceilings> qwen::measureCeilings(std::string_view target, DType dtype,
+                                         int device, int localRank) {
   if (targetKind(target) == TargetKind::Cuda)
-    return measureCudaCeilings(dtype);
+    return measureCudaCeilings(dtype, device, localRank);
   return measureCpuCeilings(dtype);
 }

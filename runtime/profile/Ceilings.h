@@ -19,12 +19,14 @@ struct Ceilings {
 };
 
 /// Measures the machine that a plan's target names, for matrix products of
-/// `dtype`; takes some tenths of a second, and memory that is given back.
-StatusOr<Ceilings> measureCeilings(std::string_view target, DType dtype);
+/// `dtype`; takes some tenths of a second, and memory that is given back. A GPU
+/// is that of an executor's options and of a rank's number on its machine.
+StatusOr<Ceilings> measureCeilings(std::string_view target, DType dtype,
+                                   int device = -1, int localRank = 0);
 
 // By kind of target. The CUDA one is FailedPrecondition in a build without it.
 StatusOr<Ceilings> measureCpuCeilings(DType dtype);
-StatusOr<Ceilings> measureCudaCeilings(DType dtype);
+StatusOr<Ceilings> measureCudaCeilings(DType dtype, int device, int localRank);
 
 } // namespace qwen
 

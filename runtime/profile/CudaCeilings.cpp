@@ -6,8 +6,9 @@
 
 using namespace qwen;
 
-StatusOr<Ceilings> qwen::measureCudaCeilings(DType dtype) {
-  QWEN_RETURN_IF_ERROR(CudaDevice::open(0, "sm_90a").status());
+StatusOr<Ceilings> qwen::measureCudaCeilings(DType dtype, int device,
+                                             int localRank) {
+  QWEN_RETURN_IF_ERROR(CudaDevice::open(device, localRank, "sm_90a").status());
   QWEN_ASSIGN_OR_RETURN(double bytes, bench::measureCopyRate());
   QWEN_ASSIGN_OR_RETURN(double flops, bench::measureMatrixRate(dtype));
   return Ceilings{

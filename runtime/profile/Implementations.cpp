@@ -53,6 +53,11 @@ std::string describeTuning(const Launches &launches) {
                      launches.products);
 }
 
+bool isCollectiveName(std::string_view kernel) {
+  return kernel == AllGatherArgs::kernelName ||
+         kernel == ReduceScatterArgs::kernelName;
+}
+
 std::string describeCuda(std::string_view kernel, const Launches &launches) {
   if (kernel == "gemm")
     return "cuBLASLt, " + describeTuning(launches);
@@ -62,14 +67,18 @@ std::string describeCuda(std::string_view kernel, const Launches &launches) {
     return "wgmma and TMA, chunk " + listChunks(launches);
   if (kernel.starts_with("attention"))
     return "wgmma and TMA";
-  if (kernel == "grad_norm" || kernel == "adamw")
+  if (kernel == "grad_norm" || kernel == "grad_norm_local" || kernel == "adamw")
     return "CUDA, all tensors in a launch";
+  if (isCollectiveName(kernel))
+    return kernel == AllGatherArgs::kernelName ? "NCCL" : "NCCL and CUDA";
   return "CUDA";
 }
 
 std::string describeCpu(std::string_view kernel, const Launches &launches) {
   if (kernel.starts_with("gated_delta"))
     return "C++, chunk " + listChunks(launches);
+  if (isCollectiveName(kernel))
+    return "MPI";
   return launches.products > 0 ? "C++, packed tiles" : "C++";
 }
 

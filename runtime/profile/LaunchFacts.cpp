@@ -126,6 +126,7 @@ std::vector<LaunchFacts> qwen::launchFacts(const Plan &plan, int program) {
     return result;
   for (const plan::Step *step : *steps) {
     LaunchFacts facts;
+    facts.stream = step->stream();
     if (step->label() != noPlanId)
       facts.label = raw.labels()->Get(step->label())->str();
     std::vector<uint32_t> views;

@@ -30,6 +30,7 @@ struct LaunchFacts {
   std::string label;  ///< where in the model, empty where unknown
   /// What tells launches of one kernel apart: "8192x5120x17408 nt".
   std::string shape;
+  int stream = 0; ///< 0 computes, 1 communicates
   std::vector<LaunchOperand> operands;
   int64_t flops = 0;
   /// Added for each pair of a token and one at or before it in its document.

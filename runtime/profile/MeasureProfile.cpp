@@ -31,8 +31,26 @@ static StatusOr<size_t> addProgram(Executor &executor, int program,
   return profile.programs.size() - 1;
 }
 
+/// Adds the times of a run, of which there are `steps`.
+static void addTimes(Executor &executor, const ProfiledProgram &program,
+                     const ProgramRun &run, double steps,
+                     StepMeasurement &measured) {
+  double compute = 0, communication = 0;
+  for (size_t i = 0; i < run.milliseconds.size(); ++i)
+    (program.launches[i].stream == 0 ? compute : communication) +=
+        double(run.milliseconds[i]);
+  measured.computeMilliseconds += compute / steps;
+  measured.communicationMilliseconds += communication / steps;
+  // A processor does one thing after the other.
+  bool isAtOnce = executor.memory().isHost();
+  measured.exposedMilliseconds +=
+      (isAtOnce ? communication : double(executor.exposedMilliseconds())) /
+      steps;
+}
+
 static Status timeStep(Executor &executor, std::span<const StepPart> step,
-                       StepProfile &profile) {
+                       double steps, StepMeasurement &measured) {
+  StepProfile &profile = measured.profile;
   std::vector<ProgramRun> &runs = profile.steps.emplace_back();
   for (const StepPart &part : step) {
     QWEN_ASSIGN_OR_RETURN(size_t program,
@@ -41,6 +59,7 @@ static Status timeStep(Executor &executor, std::span<const StepPart> step,
     run.milliseconds.resize(profile.programs[program].launches.size());
     part.setInputs();
     QWEN_RETURN_IF_ERROR(executor.runTimed(part.program, run.milliseconds));
+    addTimes(executor, profile.programs[program], run, steps, measured);
     runs.push_back(std::move(run));
   }
   return okStatus();
@@ -61,7 +80,7 @@ StatusOr<StepMeasurement> qwen::measureStep(Executor &executor,
     measured.counts.driverCalls += counts.driverCalls;
   }
   for (int64_t i = 0; i < steps; ++i)
-    QWEN_RETURN_IF_ERROR(timeStep(executor, step, measured.profile));
+    QWEN_RETURN_IF_ERROR(timeStep(executor, step, double(steps), measured));
   auto begin = std::chrono::steady_clock::now();
   RunTicket last;
   for (int64_t i = 0; i < steps; ++i) {

@@ -24,6 +24,10 @@ struct StepMeasurement {
   /// a replayed graph on a GPU.
   double replayMilliseconds = 0;
   LaunchCounts counts; ///< of a step
+  /// Of a step whose launches are timed: what the launches of either kind take,
+  /// and for how long nothing is computed as another rank's data is missing.
+  double computeMilliseconds = 0, communicationMilliseconds = 0,
+         exposedMilliseconds = 0;
 };
 
 /// Runs the step `warmUp` times, then `steps` times with the times of its

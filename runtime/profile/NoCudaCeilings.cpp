@@ -4,7 +4,7 @@
 
 using namespace qwen;
 
-StatusOr<Ceilings> qwen::measureCudaCeilings(DType) {
+StatusOr<Ceilings> qwen::measureCudaCeilings(DType, int, int) {
   return makeError(
       StatusCode::FailedPrecondition,
       "the plan is for sm_90a; this qwenrun was built without CUDA");

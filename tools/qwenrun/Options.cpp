@@ -189,7 +189,8 @@ void Parser::addRunOptions() {
             "Threads; 0: all cores");
   addNumber("--device", options.device, OptionRange::whole(0, 4096),
             "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
-            "leaves");
+            "leaves")
+      ->default_str("ranks of a machine take them in turn");
   addNumber("--rank-timeout", options.rankTimeout, OptionRange::whole(1, 86400),
             "Seconds without a sign of life, or in one launch, after "
             "which a rank counts as lost");

@@ -48,7 +48,7 @@ struct Options {
   std::vector<int64_t> documents; ///< of a benchmark's pack; empty: its own
   bool peakGiven = false;         ///< run.peakTflops was given
   int threads = 0;
-  int device = 0; ///< number of the GPU
+  int device = -1; ///< number of the GPU; -1: by the rank's on its machine
   bool waitEachLaunch = false;
   double rankTimeout = 30; ///< seconds
   int64_t logEvery = 10;

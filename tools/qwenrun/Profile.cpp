@@ -84,14 +84,22 @@ static std::string describeStep(const Session &session,
         session.engine->trainingFlops(double(batch.used), batch.contextPairs);
   }
   double milliseconds = measured.replayMilliseconds;
+  // Launches of two streams run side by side.
+  double timed = measured.computeMilliseconds + measured.exposedMilliseconds;
+  if (measured.communicationMilliseconds > 0)
+    text += fmt::format(
+        "\nexposed communication: {:.3f} ms a step ({:.1f} %), of {:.3f} ms of "
+        "communication beside {:.3f} ms of computing",
+        measured.exposedMilliseconds,
+        100 * measured.exposedMilliseconds / std::max(timed, 1e-9),
+        measured.communicationMilliseconds, measured.computeMilliseconds);
   return text +
          fmt::format(
              "\n{}{}: {:.3f} ms a step; its launches, timed one by one: {:.3f} "
              "ms ({:+.1f} %)\n{:.0f} tokens/s, {:.4g} model TFLOP/s\n",
              session.ranks->size() > 1 ? "rank 0, " : "",
              gpu ? "as replayed graphs" : "without timing launches",
-             milliseconds, total.milliseconds,
-             100 * (total.milliseconds / milliseconds - 1),
+             milliseconds, timed, 100 * (timed / milliseconds - 1),
              double(tokens) / milliseconds * 1e3, flops / milliseconds * 1e-9);
 }
 
@@ -110,7 +118,9 @@ Status qwen::profile(Session &session, const Plan &plan) {
   }
   // Before the plan takes its memory.
   QWEN_ASSIGN_OR_RETURN(Ceilings ceilings,
-                        measureCeilings(plan.info().target, productType(plan)));
+                        measureCeilings(plan.info().target, productType(plan),
+                                        options.device,
+                                        session.ranks->localRank()));
   QWEN_RETURN_IF_ERROR(openEngine(session, plan));
   QWEN_RETURN_IF_ERROR(loadWeights(session));
   QWEN_ASSIGN_OR_RETURN(std::vector<Batch> batches,

@@ -34,6 +34,9 @@ static cudaError_t write(const Buffers &tensors, int64_t blockElements,
     for (int64_t n = 0; n < count; ++n)
       table.tensorOfBlock[block++] = static_cast<uint32_t>(i);
   }
+  // A rank may hold none of the tensors.
+  if (host.empty())
+    return cudaSuccess;
   return cudaMemcpy(device.data(), host.data(), host.size(),
                     cudaMemcpyHostToDevice);
 }

@@ -1,0 +1,54 @@
+//===- CudaRanks.h - A GPU among those of other ranks ----------*- C++ -*-===//
+//
+// Brings the GPUs of the ranks together, and waits for this one in a way that
+// ends when another rank is lost: kernels that exchange data wait for a lost
+// rank for ever, and so would CUDA's own waiting.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef QWEN_RUNTIME_EXECUTOR_CUDARANKS_H
+#define QWEN_RUNTIME_EXECUTOR_CUDARANKS_H
+
+#include "runtime/collectives/NcclCommunicator.h"
+#include "runtime/executor/CudaStreams.h"
+
+#include <memory>
+
+namespace qwen {
+
+class CudaRanks {
+public:
+  /// Meets the other ranks and tries the connection. All ranks call it.
+  /// FailedPrecondition where two ranks have one GPU, or without NCCL.
+  static StatusOr<std::unique_ptr<CudaRanks>> join(Communicator &ranks,
+                                                   const CudaDevice &device,
+                                                   const CudaStreams &streams);
+
+  NcclCommunicator &collectives() { return *nccl; }
+
+  /// Asks until the answer is another one than cudaErrorNotReady; an error of
+  /// the GPU or of a connection is returned. The loss of another rank ends the
+  /// process meanwhile.
+  Status await(const std::function<cudaError_t()> &query,
+               std::string_view what);
+
+  /// The orderly end, once every graph is destroyed. All ranks call it.
+  Status end() { return nccl->end(); }
+  /// The end of this rank alone: makes kernels that wait for others return,
+  /// then calls `destroyGraphs`. False where the GPU still works after some
+  /// seconds.
+  bool abandon(const CudaStreams &streams,
+               const std::function<void()> &destroyGraphs);
+
+private:
+  explicit CudaRanks(Communicator &ranks) : ranks(ranks) {}
+  Status checkDevices(const CudaDevice &device);
+  Status tryConnection(const CudaStreams &streams);
+
+  Communicator &ranks;
+  std::unique_ptr<NcclCommunicator> nccl;
+};
+
+} // namespace qwen
+
+#endif // QWEN_RUNTIME_EXECUTOR_CUDARANKS_H
