@@ -70,6 +70,6 @@ public:
 } // namespace
 
 StatusOr<std::unique_ptr<KernelRunner>> qwen::createCudaKernelRunner() {
-  QWEN_RETURN_IF_ERROR(CudaDevice::open(0, "sm_90a").status());
+  QWEN_RETURN_IF_ERROR(CudaDevice::open(0, 0, "sm_90a").status());
   return std::unique_ptr<KernelRunner>(std::make_unique<CudaKernelRunner>());
 }
