@@ -102,5 +102,11 @@ Status Communicator::agree(const Status &mine) {
     return okStatus();
   auto code = static_cast<StatusCode>(first.front() - '0');
   first.erase(0, first.substr(1).starts_with(self) ? 1 + self.size() : 1);
+  agreed = first;
   return Status(code, first);
+}
+
+bool Communicator::isAgreed(const Status &error) const {
+  // Callers may have said before it what they were doing.
+  return !error.ok() && !agreed.empty() && error.message().ends_with(agreed);
 }

@@ -43,7 +43,8 @@ public:
   /// `mine` becomes the sum over the ranks of their elements
   /// [rank() * elements, (rank() + 1) * elements) of `all`, or has it added.
   /// The terms are added in float64, in the order of the ranks, `mine` first
-  /// where it is one of them, and rounded once.
+  /// where it is one of them, and rounded once. Without `accumulate`, `mine`
+  /// may be those elements of `all`.
   virtual Status reduceScatter(const float *all, float *mine, int64_t elements,
                                bool accumulate) = 0;
   /// `data` of every rank becomes that of rank `root`.
@@ -58,6 +59,8 @@ public:
   /// Success where all ranks have it; else the error of the first rank that has
   /// one, by whose number it is known on the others.
   Status agree(const Status &mine);
+  /// Whether all ranks have this error, by agree(): one may speak for all.
+  bool isAgreed(const Status &error) const;
 
   /// Tells the watching ranks that this one gets on.
   virtual void note(Activity activity) {}
@@ -69,6 +72,9 @@ public:
   /// The end of a run in which all went well; waits for all ranks. Nothing
   /// else may be called afterwards.
   virtual Status leave() { return okStatus(); }
+
+private:
+  std::string agreed; ///< the error that agree() returned last
 };
 
 /// The one rank of a run without others.
@@ -88,8 +94,8 @@ struct CommunicatorOptions {
 /// 0 where it started several or one and does not say how many; 1 without one.
 int64_t launchedRanks();
 
-/// Number of this process among those that the launcher started on this machine,
-/// where it says so.
+/// Number of this process among those that the launcher started on this
+/// machine, where it says so.
 std::optional<int> launchedLocalRank();
 
 /// Joins the other ranks where the launcher started any: by MPI, from the

@@ -226,13 +226,21 @@ void Watch::checkProgress(Clock::time_point now) {
                         seconds(timeout)));
 }
 
+/// "rank 2 was lost in step 17: its process ended".
+static std::string describeLoss(int lost, int64_t step,
+                                const std::string &reason) {
+  std::string when =
+      step > 0 ? fmt::format("in step {}", step) : "before the first step";
+  return fmt::format("rank {} was lost {}: {}", lost, when, reason);
+}
+
 /// Tells the other ranks, if this is rank 0, and ends this process.
 void Watch::lose(int lost, const std::string &reason) {
   Peer &peer = peers[size_t(lost)];
   peer.left = true;
-  std::string line = fmt::format(
-      "rank {} was lost in step {}: {}", lost,
-      rank == 0 ? std::max(peer.step, mine.step.load()) : peer.step, reason);
+  std::string line = describeLoss(
+      lost, rank == 0 ? std::max(peer.step, mine.step.load()) : peer.step,
+      reason);
   if (rank == 0) {
     Frame told = frame(Frame::Lost);
     told.rank = lost;
@@ -255,9 +263,7 @@ void Watch::fail(const std::string &text) {
   if (ended.exchange(true))
     return awaitLoss(std::chrono::seconds(10)); // the thread is about to end us
   Frame failed = frame(rank == 0 ? Frame::Lost : Frame::Failed);
-  std::string line = rank == 0 ? fmt::format("rank 0 was lost in step {}: {}",
-                                             mine.step.load(), text)
-                               : text;
+  std::string line = rank == 0 ? describeLoss(0, mine.step.load(), text) : text;
   line.copy(failed.text.data(), failed.text.size() - 1);
   sendToAll(failed);
   // A connection that is closed with unread frames in it may lose this one.

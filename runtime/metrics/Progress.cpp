@@ -50,9 +50,9 @@ std::string qwen::formatStep(const StepReport &report) {
          formatDuration(report.secondsLeft);
 }
 
-Progress::Progress(std::FILE *out, int64_t plainEvery)
+Progress::Progress(std::FILE *out, int64_t plainEvery, bool mayOverwrite)
     : out(out), plainEvery(std::max<int64_t>(plainEvery, 1)),
-      terminal(::isatty(::fileno(out)) == 1) {}
+      terminal(mayOverwrite && ::isatty(::fileno(out)) == 1) {}
 
 Progress::~Progress() {
   if (lineOpen)

@@ -40,7 +40,9 @@ std::string formatDuration(double seconds);
 class Progress {
 public:
   /// Plain output shows every `plainEvery`-th step, the first and the last.
-  Progress(std::FILE *out, int64_t plainEvery);
+  /// `mayOverwrite`: a terminal shows the latest step in one place. Launchers
+  /// of ranks give each a terminal of its own, wherever its output goes.
+  Progress(std::FILE *out, int64_t plainEvery, bool mayOverwrite = true);
   ~Progress();
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
