@@ -221,8 +221,9 @@ void Watch::checkProgress(Clock::time_point now) {
                                       seconds(timeout)));
   }
   if (allWait)
-    lose(0, fmt::format("all ranks wait for each other for {}: the network "
-                        "between them is broken (--rank-timeout)",
+    lose(0, fmt::format("all ranks wait for {}, for each other or for their "
+                        "GPUs: the network between them is broken, or a GPU "
+                        "hangs (--rank-timeout)",
                         seconds(timeout)));
 }
 
