@@ -43,8 +43,26 @@ template <typename T> void mutateVector(std::vector<T> &list, Random &random) {
   }
 }
 
+/// Another stream or other waits of a step: missing, late, or in a circle.
+void mutateOrder(plan::ProgramT &program, Random &random) {
+  if (program.steps.empty())
+    return;
+  plan::StepT &step = *program.steps[random.below(program.steps.size())];
+  switch (random.below(4)) {
+  case 0:
+    step.stream = static_cast<uint8_t>(random.below(3));
+    return;
+  case 1:
+    step.waits.push_back(
+        static_cast<uint32_t>(random.below(program.steps.size() + 1)));
+    return;
+  default:
+    return mutateVector(step.waits, random);
+  }
+}
+
 void mutateProgram(plan::ProgramT &program, Random &random) {
-  switch (random.below(6)) {
+  switch (random.below(7)) {
   case 0:
     return mutateVector(program.inputs, random);
   case 1:
@@ -57,6 +75,8 @@ void mutateProgram(plan::ProgramT &program, Random &random) {
     std::swap(program.steps[a]->kernel, program.steps[b]->kernel);
     return;
   }
+  case 3:
+    return mutateOrder(program, random);
   default:
     return mutateVector(program.steps, random);
   }
