@@ -16,6 +16,7 @@
 
 #include "qwen/Plan/Buffer.h"
 #include "runtime/checkpoint/Safetensors.h"
+#include "runtime/checkpoint/ShardWriter.h"
 #include "runtime/collectives/Communicator.h"
 #include "runtime/support/DeviceMemory.h"
 
@@ -112,9 +113,22 @@ Status checkLayout(const Checkpoint &checkpoint,
 /// Largest shard of a checkpoint that has no predecessor to imitate.
 inline constexpr int64_t defaultShardBytes = 5'000'000'000;
 
-/// Writes the weights into `directory`: with the shards, names, types, order
-/// and metadata of `source`, or (source null) in shards of its own with the
-/// types of the plan.
+/// Plans the files of the weights: with the shards, names, types, order and
+/// metadata of `source`, or (source null) in shards of its own with the types
+/// of the plan. The parameters must stay until the files are filled.
+Status planWeights(const Checkpoint *source,
+                   std::span<const ParameterView> parameters,
+                   int64_t maxShardBytes, CheckpointFiles &files);
+
+/// Plans `optimizer*.safetensors`: masters and moments, the exact value of
+/// those parameters that the types of `types` (null: those of the plan) cannot
+/// hold, and the originals. `types` is a saved checkpoint or what it is saved
+/// in the likeness of.
+Status planOptimizerState(const Checkpoint *types,
+                          std::span<const ParameterView> parameters,
+                          int64_t maxShardBytes, CheckpointFiles &files);
+
+/// Writes the files of planWeights into `directory`, on all ranks together.
 Status saveParameters(const std::string &directory, const Checkpoint *source,
                       std::span<const ParameterView> parameters,
                       int64_t maxShardBytes = defaultShardBytes,
@@ -142,9 +156,8 @@ private:
   std::map<std::string, Content> files;
 };
 
-/// Writes masters and moments to `optimizer*.safetensors`, the exact value of
-/// those parameters that their types in `checkpointTypes` (a saved checkpoint)
-/// cannot hold, and the originals.
+/// Writes the files of planOptimizerState into `directory`, on all ranks
+/// together.
 Status saveOptimizerState(const std::string &directory,
                           const Checkpoint &checkpointTypes,
                           std::span<const ParameterView> parameters,

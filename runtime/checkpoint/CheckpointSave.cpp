@@ -2,7 +2,6 @@
 
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/ShardWriter.h"
 #include "runtime/checkpoint/Slices.h"
 
 #include <filesystem>
@@ -37,23 +36,19 @@ ownTensors(std::span<const ParameterView> parameters) {
   return tensors;
 }
 
-Status qwen::saveParameters(const std::string &directory,
-                            const Checkpoint *source,
-                            std::span<const ParameterView> parameters,
-                            int64_t maxShardBytes, Communicator &ranks) {
-  QWEN_RETURN_IF_ERROR(checkSlices(parameters, ranks));
+Status qwen::planWeights(const Checkpoint *source,
+                         std::span<const ParameterView> parameters,
+                         int64_t maxShardBytes, CheckpointFiles &files) {
   if (!source)
-    return writeShards(directory, "model", ownTensors(parameters),
-                       {{"format", "pt"}}, maxShardBytes, ranks);
+    return files.addShards("model", ownTensors(parameters), {{"format", "pt"}},
+                           maxShardBytes);
   std::map<std::string, const ParameterView *> byName;
   for (const ParameterView &parameter : parameters)
     byName[parameter.name] = &parameter;
-  std::vector<std::vector<TensorSource>> tensors;
-  std::vector<TensorFile> files;
   for (const Checkpoint::Shard &shard : source->shards()) {
-    std::vector<TensorSource> &list = tensors.emplace_back();
+    std::vector<TensorSource> tensors;
     for (const StoredTensor &stored : shard.file.tensors()) {
-      TensorSource &tensor = list.emplace_back();
+      TensorSource &tensor = tensors.emplace_back();
       tensor.spec = stored;
       auto it = byName.find(stored.name);
       tensor.isCommon = it == byName.end();
@@ -67,14 +62,43 @@ Status qwen::saveParameters(const std::string &directory,
       tensor.bytes = parameter.original;
       tensor.firstElement = parameter.firstElement;
     }
-    files.push_back(
-        {directory + "/" + shard.fileName, list, shard.file.metadata()});
+    QWEN_RETURN_IF_ERROR(
+        files.add(shard.fileName, std::move(tensors), shard.file.metadata()));
   }
-  QWEN_RETURN_IF_ERROR(writeTensors(files, ranks));
-  if (source->indexText().empty())
-    return okStatus();
-  return publishCommonFile(directory + "/model.safetensors.index.json",
-                           source->indexText(), ranks);
+  if (!source->indexText().empty())
+    files.texts.emplace_back("model.safetensors.index.json",
+                             source->indexText());
+  return okStatus();
+}
+
+/// Writes planned files on all ranks; an error of one is an error of all.
+static Status writeTogether(const std::string &directory, const Status &planned,
+                            const CheckpointFiles &files, Communicator &ranks) {
+  Status ready = planned;
+  if (ready.ok() && ranks.rank() == 0)
+    ready = reserveFiles(directory, files);
+  QWEN_RETURN_IF_ERROR(ranks.agree(ready));
+  return ranks.agree(fillFiles(directory, files, ranks.rank(), ranks.size()));
+}
+
+Status qwen::saveParameters(const std::string &directory,
+                            const Checkpoint *source,
+                            std::span<const ParameterView> parameters,
+                            int64_t maxShardBytes, Communicator &ranks) {
+  QWEN_RETURN_IF_ERROR(checkSlices(parameters, ranks));
+  CheckpointFiles files;
+  Status planned = planWeights(source, parameters, maxShardBytes, files);
+  return writeTogether(directory, planned, files, ranks);
+}
+
+Status qwen::saveOptimizerState(const std::string &directory,
+                                const Checkpoint &checkpointTypes,
+                                std::span<const ParameterView> parameters,
+                                int64_t maxShardBytes, Communicator &ranks) {
+  CheckpointFiles files;
+  Status planned =
+      planOptimizerState(&checkpointTypes, parameters, maxShardBytes, files);
+  return writeTogether(directory, planned, files, ranks);
 }
 
 Status SideFiles::addFolder(const std::string &directory) {

@@ -2,7 +2,6 @@
 
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/ShardWriter.h"
 #include "runtime/checkpoint/Slices.h"
 #include "runtime/checkpoint/Staging.h"
 
@@ -27,18 +26,22 @@ static void visitState(const ParameterView &parameter, bool exact,
     visit("value." + parameter.name, parameter.value);
 }
 
-Status qwen::saveOptimizerState(const std::string &directory,
-                                const Checkpoint &checkpointTypes,
+/// Whether the type on disk cannot hold the value. A file type other than the
+/// parameter's was written from the master.
+static bool needsExactValue(FileDType onDisk, const ParameterView &parameter) {
+  return !holdsExactly(onDisk, parameter.value.dtype) ||
+         (parameter.master.data &&
+          onDisk != fileDTypeOf(parameter.value.dtype));
+}
+
+Status qwen::planOptimizerState(const Checkpoint *types,
                                 std::span<const ParameterView> parameters,
-                                int64_t maxShardBytes, Communicator &ranks) {
+                                int64_t maxShardBytes, CheckpointFiles &files) {
   std::vector<TensorSource> tensors;
   for (const ParameterView &parameter : parameters) {
-    const StoredTensor *stored = checkpointTypes.find(parameter.name);
-    // A file type other than the parameter's was written from the master.
-    bool exact = !stored ||
-                 !holdsExactly(stored->dtype, parameter.value.dtype) ||
-                 (parameter.master.data &&
-                  stored->dtype != fileDTypeOf(parameter.value.dtype));
+    const StoredTensor *stored = types ? types->find(parameter.name) : nullptr;
+    bool exact =
+        types && (!stored || needsExactValue(stored->dtype, parameter));
     visitState(
         parameter, exact, [&](const std::string &name, const Buffer &buffer) {
           tensors.push_back({{name, fileDTypeOf(buffer.dtype), parameter.shape},
@@ -55,8 +58,8 @@ Status qwen::saveOptimizerState(const std::string &directory,
            &hostMemory(),
            parameter.firstElement});
   }
-  return writeShards(directory, "optimizer", std::move(tensors),
-                     {{"format", "qwen-optimizer-1"}}, maxShardBytes, ranks);
+  return files.addShards("optimizer", std::move(tensors),
+                         {{"format", "qwen-optimizer-1"}}, maxShardBytes);
 }
 
 /// Points `original` of a parameter, which loading set to the saved tensor, at

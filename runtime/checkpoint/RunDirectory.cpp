@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
-#include <optional>
 #include <sys/file.h>
 #include <unistd.h>
 #include <utility>
@@ -119,9 +118,16 @@ RunDirectory::~RunDirectory() {
     ::close(lock);
 }
 
+static std::string nameOf(int64_t step) {
+  return fmt::format("{}{}", checkpointPrefix, step);
+}
+
+std::string RunDirectory::checkpointPath(int64_t step) const {
+  return folder + "/" + nameOf(step);
+}
+
 StatusOr<PendingDirectory> RunDirectory::beginCheckpoint(int64_t step) const {
-  return PendingDirectory::create(folder,
-                                  fmt::format("{}{}", checkpointPrefix, step));
+  return PendingDirectory::create(folder, nameOf(step));
 }
 
 Status RunDirectory::keepNewest(int64_t keep, int64_t step) const {
@@ -135,35 +141,4 @@ Status RunDirectory::keepNewest(int64_t keep, int64_t step) const {
     QWEN_RETURN_IF_ERROR(removeDirectory(gone));
   }
   return okStatus();
-}
-
-StatusOr<std::string> qwen::publishCheckpoint(
-    const RunDirectory *directory, int64_t step, Communicator &ranks,
-    const std::function<Status(const std::string &folder)> &write) {
-  std::optional<PendingDirectory> pending;
-  std::string folder, target;
-  auto begin = [&]() -> Status {
-    if (ranks.rank() != 0)
-      return okStatus();
-    if (!directory)
-      return makeError(StatusCode::Internal, "no folder for checkpoints");
-    QWEN_ASSIGN_OR_RETURN(PendingDirectory made,
-                          directory->beginCheckpoint(step));
-    folder = made.path();
-    target = fmt::format("{}/{}{}", directory->path(), checkpointPrefix, step);
-    pending.emplace(std::move(made));
-    return okStatus();
-  };
-  QWEN_RETURN_IF_ERROR(ranks.agree(begin()));
-  QWEN_ASSIGN_OR_RETURN(folder, ranks.firstText(folder));
-  QWEN_ASSIGN_OR_RETURN(target, ranks.firstText(target));
-  Status saved = ranks.agree(write(folder));
-  if (saved.ok())
-    saved = ranks.agree(pending ? pending->publish() : okStatus());
-  if (saved.ok())
-    return target;
-  // The folder is gone before any rank goes on, or ends the run for all.
-  pending.reset();
-  QWEN_RETURN_IF_ERROR(ranks.barrier());
-  return saved;
 }

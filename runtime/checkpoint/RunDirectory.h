@@ -10,11 +10,9 @@
 #ifndef QWEN_RUNTIME_CHECKPOINT_RUNDIRECTORY_H
 #define QWEN_RUNTIME_CHECKPOINT_RUNDIRECTORY_H
 
-#include "runtime/collectives/Communicator.h"
 #include "runtime/support/Publish.h"
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,6 +49,8 @@ public:
   ~RunDirectory();
 
   const std::string &path() const { return folder; }
+  /// The folder of a step's checkpoint, once it is published.
+  std::string checkpointPath(int64_t step) const;
   /// Starts the checkpoint of a step.
   StatusOr<PendingDirectory> beginCheckpoint(int64_t step) const;
   /// Removes all but the newest `keep` (>= 1) of the checkpoints up to `step`.
@@ -64,14 +64,6 @@ private:
   std::string folder;
   int lock = -1;
 };
-
-/// Writes and publishes the checkpoint of a step together with the other ranks.
-/// The first rank has the `directory`, the others null. `write` fills the
-/// folder whose path it gets; the checkpoint is published when it succeeded on
-/// all ranks, and the folder removed otherwise. Returns the final path.
-StatusOr<std::string> publishCheckpoint(
-    const RunDirectory *directory, int64_t step, Communicator &ranks,
-    const std::function<Status(const std::string &folder)> &write);
 
 } // namespace qwen
 

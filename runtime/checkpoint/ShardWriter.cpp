@@ -14,15 +14,39 @@ using namespace qwen;
 
 /// Elements converted at a time.
 static constexpr int64_t pieceElements = int64_t(4) << 20;
+/// Bytes written between two looks at whether to stop.
+static constexpr size_t pieceBytes = size_t(64) << 20;
+
+namespace {
+/// A file that is being filled by one of several ranks.
+struct Filling {
+  OutputFile &file;
+  int64_t rank, ranks;
+  const std::stop_token &stop;
+
+  Status write(int64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      if (stop.stop_requested())
+        return makeError(StatusCode::FailedPrecondition,
+                         "given up before it was written");
+      auto piece = bytes.first(std::min(bytes.size(), pieceBytes));
+      QWEN_RETURN_IF_ERROR(file.writeAt(offset, piece));
+      bytes = bytes.subspan(piece.size());
+      offset += static_cast<int64_t>(piece.size());
+    }
+    return okStatus();
+  }
+};
+} // namespace
 
 /// Writes elements in this process's memory from byte `offset` of the file on;
 /// `original` belongs to them.
-static Status writeElements(OutputFile &file, int64_t offset,
+static Status writeElements(Filling &file, int64_t offset,
                             const ConstBuffer &live, FileDType to,
                             std::span<const std::byte> original) {
   int64_t count = live.elements();
   if (to == fileDTypeOf(live.dtype))
-    return file.writeAt(offset, {live.as<std::byte>(), size_t(live.bytes())});
+    return file.write(offset, {live.as<std::byte>(), size_t(live.bytes())});
   int64_t size = fileDTypeBytes(to);
   std::vector<std::byte> piece(
       static_cast<size_t>(std::min(count, pieceElements) * size));
@@ -30,39 +54,37 @@ static Status writeElements(OutputFile &file, int64_t offset,
     int64_t n = std::min(pieceElements, count - first);
     storeElements(live, first, n, to, original, piece.data());
     QWEN_RETURN_IF_ERROR(
-        file.writeAt(offset + first * size,
-                     std::span(piece).first(static_cast<size_t>(n * size))));
+        file.write(offset + first * size,
+                   std::span(piece).first(static_cast<size_t>(n * size))));
   }
   return okStatus();
 }
 
 /// Writes a rank's part of bytes that all ranks have.
-static Status writePart(OutputFile &file, int64_t offset,
-                        std::span<const std::byte> bytes,
-                        const Communicator &ranks) {
+static Status writePart(Filling &file, int64_t offset,
+                        std::span<const std::byte> bytes) {
   // In whole pages, so that small tensors stay in one piece.
   constexpr int64_t page = 4096;
   auto count = static_cast<int64_t>(bytes.size());
   int64_t pages = (count + page - 1) / page;
   auto begin = [&](int64_t rank) {
-    return std::min(pages * rank / ranks.size() * page, count);
+    return std::min(pages * rank / file.ranks * page, count);
   };
-  int64_t first = begin(ranks.rank()), last = begin(ranks.rank() + 1);
-  return file.writeAt(offset + first,
-                      bytes.subspan(size_t(first), size_t(last - first)));
+  int64_t first = begin(file.rank), last = begin(file.rank + 1);
+  return file.write(offset + first,
+                    bytes.subspan(size_t(first), size_t(last - first)));
 }
 
 /// Writes a rank's part of one tensor's data, which begins at byte `offset`.
-static Status writeTensor(OutputFile &file, int64_t offset,
-                          const TensorSource &tensor,
-                          const Communicator &ranks) {
+static Status writeTensor(Filling &file, int64_t offset,
+                          const TensorSource &tensor) {
   if (tensor.isCommon)
-    return writePart(file, offset, tensor.bytes, ranks);
+    return writePart(file, offset, tensor.bytes);
   FileDType to = tensor.spec.dtype;
   int64_t size = fileDTypeBytes(to);
   offset += tensor.firstElement * size;
   if (!tensor.live.data)
-    return file.writeAt(offset, tensor.bytes);
+    return file.write(offset, tensor.bytes);
   Staging staging(*tensor.memory);
   return staging.read(
       tensor.live, [&](int64_t first, const ConstBuffer &piece) {
@@ -74,102 +96,90 @@ static Status writeTensor(OutputFile &file, int64_t offset,
       });
 }
 
-/// Where everything lies in each file.
-static StatusOr<std::vector<SafetensorsLayout>>
-planLayouts(std::span<const TensorFile> files) {
-  std::vector<SafetensorsLayout> layouts;
-  for (const TensorFile &file : files) {
-    std::vector<TensorSpec> specs;
-    for (const TensorSource &tensor : file.tensors)
-      specs.push_back(tensor.spec);
-    QWEN_ASSIGN_OR_RETURN(SafetensorsLayout layout,
-                          SafetensorsLayout::create(specs, file.metadata));
-    layouts.push_back(std::move(layout));
-  }
-  return layouts;
+Status CheckpointFiles::add(const std::string &name,
+                            std::vector<TensorSource> sources,
+                            const SafetensorsMetadata &metadata) {
+  std::vector<TensorSpec> specs;
+  for (const TensorSource &tensor : sources)
+    specs.push_back(tensor.spec);
+  QWEN_ASSIGN_OR_RETURN(SafetensorsLayout layout,
+                        SafetensorsLayout::create(specs, metadata));
+  tensors.push_back({name, std::move(sources), std::move(layout)});
+  return okStatus();
 }
 
-/// Writes a rank's parts of a file that exists in its size.
-static Status fillFile(const TensorFile &file, const SafetensorsLayout &layout,
-                       const Communicator &ranks) {
-  QWEN_ASSIGN_OR_RETURN(OutputFile out, OutputFile::openExisting(file.path));
-  if (ranks.rank() == 0)
-    QWEN_RETURN_IF_ERROR(out.writeAt(0, std::as_bytes(std::span(layout.head))));
-  for (size_t i = 0; i < file.tensors.size(); ++i)
-    QWEN_RETURN_IF_ERROR(
-        writeTensor(out, layout.offsets[i], file.tensors[i], ranks));
-  return out.close();
-}
-
-Status qwen::writeTensors(std::span<const TensorFile> files,
-                          Communicator &ranks) {
-  auto layouts = planLayouts(files);
-  auto reserve = [&]() -> Status {
-    if (!layouts.ok() || ranks.rank() != 0)
-      return layouts.status();
-    for (size_t i = 0; i < files.size(); ++i) {
-      QWEN_ASSIGN_OR_RETURN(OutputFile out, OutputFile::create(files[i].path));
-      QWEN_RETURN_IF_ERROR(out.reserve((*layouts)[i].bytes));
-    }
-    return okStatus();
-  };
-  QWEN_RETURN_IF_ERROR(ranks.agree(reserve()));
-  auto fill = [&]() -> Status {
-    for (size_t i = 0; i < files.size(); ++i)
-      QWEN_RETURN_IF_ERROR(fillFile(files[i], (*layouts)[i], ranks));
-    return okStatus();
-  };
-  return ranks.agree(fill());
-}
-
-Status qwen::publishCommonFile(const std::string &path, std::string_view text,
-                               Communicator &ranks) {
-  return ranks.agree(ranks.rank() == 0 ? publishFile(path, text) : okStatus());
-}
-
-Status qwen::writeShards(const std::string &directory, const std::string &stem,
-                         std::vector<TensorSource> tensors,
-                         const SafetensorsMetadata &metadata,
-                         int64_t maxShardBytes, Communicator &ranks) {
+Status CheckpointFiles::addShards(const std::string &stem,
+                                  std::vector<TensorSource> sources,
+                                  const SafetensorsMetadata &metadata,
+                                  int64_t maxShardBytes) {
   // Wide elements first keeps every tensor aligned in a mapping.
-  std::stable_sort(tensors.begin(), tensors.end(), [](auto &a, auto &b) {
+  std::stable_sort(sources.begin(), sources.end(), [](auto &a, auto &b) {
     return fileDTypeBytes(a.spec.dtype) > fileDTypeBytes(b.spec.dtype);
   });
-  std::vector<std::pair<size_t, size_t>> ranges;
+  std::vector<std::vector<TensorSource>> shards(1);
   int64_t total = 0, inShard = 0;
-  size_t begin = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    int64_t bytes = tensors[i].spec.bytes().value_or(0);
-    if (i > begin && inShard + bytes > maxShardBytes) {
-      ranges.emplace_back(begin, i);
-      begin = i;
+  for (TensorSource &tensor : sources) {
+    int64_t bytes = tensor.spec.bytes().value_or(0);
+    if (!shards.back().empty() && inShard + bytes > maxShardBytes) {
+      shards.emplace_back();
       inShard = 0;
     }
+    shards.back().push_back(std::move(tensor));
     inShard += bytes;
     total += bytes;
   }
-  ranges.emplace_back(begin, tensors.size());
-  std::span<const TensorSource> all(tensors);
-  std::string single = fmt::format("{}/{}.safetensors", directory, stem);
-  if (ranges.size() == 1) {
-    TensorFile file{single, all, metadata};
-    return writeTensors({&file, 1}, ranks);
-  }
-  std::vector<TensorFile> files;
+  if (shards.size() == 1)
+    return add(stem + ".safetensors", std::move(shards[0]), metadata);
   std::map<std::string, std::string> weightMap;
-  for (size_t shard = 0; shard < ranges.size(); ++shard) {
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
     std::string name = fmt::format("{}-{:05}-of-{:05}.safetensors", stem,
-                                   shard + 1, ranges.size());
-    auto [first, last] = ranges[shard];
-    auto part = all.subspan(first, last - first);
-    for (const TensorSource &tensor : part)
+                                   shard + 1, shards.size());
+    for (const TensorSource &tensor : shards[shard])
       weightMap[tensor.spec.name] = name;
-    files.push_back({directory + "/" + name, part, metadata});
+    QWEN_RETURN_IF_ERROR(add(name, std::move(shards[shard]), metadata));
   }
-  QWEN_RETURN_IF_ERROR(writeTensors(files, ranks));
   Json index = {{"metadata", {{"total_size", total}}},
                 {"weight_map", weightMap}};
-  return publishCommonFile(
-      single + ".index.json",
-      index.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", ranks);
+  texts.emplace_back(stem + ".safetensors.index.json",
+                     index.dump(2, ' ', false, Json::error_handler_t::replace) +
+                         "\n");
+  return okStatus();
+}
+
+Status qwen::reserveFiles(const std::string &directory,
+                          const CheckpointFiles &files) {
+  for (const TensorFile &file : files.tensors) {
+    QWEN_ASSIGN_OR_RETURN(OutputFile out,
+                          OutputFile::create(directory + "/" + file.name));
+    QWEN_RETURN_IF_ERROR(out.reserve(file.layout.bytes));
+  }
+  return okStatus();
+}
+
+/// Writes a rank's parts of a file.
+static Status fillFile(const TensorFile &planned, Filling &file) {
+  const SafetensorsLayout &layout = planned.layout;
+  if (file.rank == 0)
+    QWEN_RETURN_IF_ERROR(file.write(0, std::as_bytes(std::span(layout.head))));
+  for (size_t i = 0; i < planned.tensors.size(); ++i)
+    QWEN_RETURN_IF_ERROR(
+        writeTensor(file, layout.offsets[i], planned.tensors[i]));
+  return okStatus();
+}
+
+Status qwen::fillFiles(const std::string &directory,
+                       const CheckpointFiles &files, int rank, int ranks,
+                       const std::stop_token &stop) {
+  for (const TensorFile &planned : files.tensors) {
+    QWEN_ASSIGN_OR_RETURN(OutputFile out, OutputFile::openExisting(
+                                              directory + "/" + planned.name));
+    Filling file{out, rank, ranks, stop};
+    QWEN_RETURN_IF_ERROR(fillFile(planned, file));
+    QWEN_RETURN_IF_ERROR(out.close());
+  }
+  if (rank != 0)
+    return okStatus();
+  for (const auto &[name, text] : files.texts)
+    QWEN_RETURN_IF_ERROR(publishFile(directory + "/" + name, text));
+  return okStatus();
 }

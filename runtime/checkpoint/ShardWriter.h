@@ -2,7 +2,8 @@
 //
 // Writes lists of tensors that lie in the memory of a model, in a mapped file,
 // or partly in both, without a second copy of them. Ranks that share a model
-// write the same files together, each its part in place.
+// write the same files together, each its part in place: the first one makes
+// them in their sizes, then all fill them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,8 +12,12 @@
 
 #include "qwen/Plan/Buffer.h"
 #include "runtime/checkpoint/Safetensors.h"
-#include "runtime/collectives/Communicator.h"
 #include "runtime/support/DeviceMemory.h"
+
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace qwen {
 
@@ -31,28 +36,36 @@ struct TensorSource {
   bool isCommon = false;
 };
 
-/// A file with its tensors in the order of their data.
+/// A file of tensors, planned down to each tensor's place.
 struct TensorFile {
-  std::string path;
-  std::span<const TensorSource> tensors;
-  SafetensorsMetadata metadata;
+  std::string name; ///< in the checkpoint's folder
+  std::vector<TensorSource> tensors;
+  SafetensorsLayout layout;
 };
 
-/// Writes the files. Room for all of them is taken before the first tensor is
-/// written. Every rank calls it with the same files and its own slices; an
-/// error of one is an error of all.
-Status writeTensors(std::span<const TensorFile> files, Communicator &ranks);
+/// Files of a checkpoint that are the same on all ranks but for the slices.
+struct CheckpointFiles {
+  std::vector<TensorFile> tensors;
+  /// Name and content of indices, which the first rank writes.
+  std::vector<std::pair<std::string, std::string>> texts;
 
-/// Writes `<stem>.safetensors`, or shards of at most `maxShardBytes` with an
-/// index where there is more than that; on all ranks as writeTensors.
-Status writeShards(const std::string &directory, const std::string &stem,
-                   std::vector<TensorSource> tensors,
-                   const SafetensorsMetadata &metadata, int64_t maxShardBytes,
-                   Communicator &ranks);
+  /// Adds the file `name` with the tensors in the order of their data.
+  Status add(const std::string &name, std::vector<TensorSource> sources,
+             const SafetensorsMetadata &metadata);
+  /// Adds `<stem>.safetensors`, or shards of at most `maxShardBytes` with an
+  /// index where there is more than that.
+  Status addShards(const std::string &stem, std::vector<TensorSource> sources,
+                   const SafetensorsMetadata &metadata, int64_t maxShardBytes);
+};
 
-/// Publishes a text file; the first rank writes it for all.
-Status publishCommonFile(const std::string &path, std::string_view text,
-                         Communicator &ranks);
+/// Creates the files in their sizes, so that what does not fit the disk is
+/// known before a tensor is written. For the first rank.
+Status reserveFiles(const std::string &directory, const CheckpointFiles &files);
+
+/// Writes a rank's part of files that exist in their sizes, and forces it to
+/// the disk. Says nothing to other ranks. `stop` ends it early, by an error.
+Status fillFiles(const std::string &directory, const CheckpointFiles &files,
+                 int rank, int ranks, const std::stop_token &stop = {});
 
 } // namespace qwen
 

@@ -12,51 +12,6 @@ static double now() {
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-/// Files of a checkpoint that the first rank writes alone.
-static Status writeOwnFiles(const std::string &folder, const RunFiles &files,
-                            const TrainerState &state,
-                            const RunOptions &options) {
-  if (files.sideFiles)
-    QWEN_RETURN_IF_ERROR(files.sideFiles->writeTo(folder));
-  return publishFile(folder + "/trainer_state.json",
-                     formatTrainerState(state, options.optionsText));
-}
-
-StatusOr<std::string> qwen::saveCheckpoint(const RunFiles &files,
-                                           Engine &engine,
-                                           const TrainerState &state,
-                                           const RunOptions &options) {
-  Communicator &ranks = engine.ranks();
-  std::span<const ParameterView> parameters = engine.parameters();
-  QWEN_RETURN_IF_ERROR(ranks.agree(checkFinite(parameters)));
-  auto write = [&](const std::string &folder) -> Status {
-    QWEN_RETURN_IF_ERROR(saveParameters(folder, files.source, parameters,
-                                        defaultShardBytes, ranks));
-    auto written = Checkpoint::open(folder);
-    QWEN_RETURN_IF_ERROR(ranks.agree(written.status()));
-    QWEN_RETURN_IF_ERROR(saveOptimizerState(folder, *written, parameters,
-                                            defaultShardBytes, ranks));
-    return ranks.rank() == 0 ? writeOwnFiles(folder, files, state, options)
-                             : okStatus();
-  };
-  return publishCheckpoint(files.directory, state.step, ranks, write);
-}
-
-StatusOr<ResumedCheckpoint>
-qwen::loadForResume(const std::string &path, Engine &engine,
-                    std::span<const std::string> carryPrefixes) {
-  Communicator &ranks = engine.ranks();
-  auto weights = Checkpoint::open(path);
-  QWEN_RETURN_IF_ERROR(ranks.agree(weights.status()));
-  QWEN_ASSIGN_OR_RETURN(
-      LoadReport report,
-      loadParameters(*weights, engine.parameters(), carryPrefixes, ranks));
-  QWEN_ASSIGN_OR_RETURN(Checkpoint optimizer,
-                        loadOptimizerState(path, engine.parameters(), ranks));
-  return ResumedCheckpoint{std::move(weights).value(), std::move(optimizer),
-                           std::move(report)};
-}
-
 /// Adds what is known of the GPU.
 static void addScalars(const GpuSample &gpu, std::vector<Scalar> &scalars) {
   if (gpu.memoryBytes)
@@ -147,11 +102,14 @@ Status TrainingRun::checkNonFinite(const StepResult &result) {
       state.nonFiniteSteps, state.nonFiniteInARow));
   if (state.nonFiniteInARow < options.maxNonFinite)
     return okStatus();
+  // What was saved before all this is good.
+  QWEN_RETURN_IF_ERROR(saving.settle());
   QWEN_ASSIGN_OR_RETURN(std::string found, trainer.explainNonFinite());
-  return makeError(StatusCode::FailedPrecondition,
-                   "{} steps in a row were not finite, stopping at step {}; "
-                   "first NaN or infinity: {}",
-                   state.nonFiniteInARow, state.step, found);
+  return engine.ranks().agree(
+      makeError(StatusCode::FailedPrecondition,
+                "{} steps in a row were not finite, stopping at step {}; "
+                "first NaN or infinity: {}",
+                state.nonFiniteInARow, state.step, found));
 }
 
 Status TrainingRun::runEvaluation(const std::function<bool()> &stopRequested) {
@@ -175,34 +133,26 @@ Status TrainingRun::runEvaluation(const std::function<bool()> &stopRequested) {
   return okStatus();
 }
 
-Status TrainingRun::save(bool last) {
+TrainerState TrainingRun::stateToSave() const {
   TrainerState state = trainer.state();
   state.evaluatedStep = evaluatedStep;
-  if (!saves || savedStep == state.step)
+  return state;
+}
+
+/// What is left to do for checkpoints between two steps.
+Status TrainingRun::saveWhereDue() {
+  if (!saves)
     return okStatus();
-  progress.activity("saving");
-  double begin = now();
-  auto saved = saveCheckpoint(files, engine, state, options);
-  if (saved.ok()) {
-    savedStep = state.step;
-    progress.line(fmt::format("saved {}; training paused for {:.2f} s", *saved,
-                              now() - begin));
-    if (!files.directory)
-      return okStatus();
-    Status kept = files.directory->keepNewest(options.keep, state.step);
-    if (!kept.ok())
-      progress.line(
-          fmt::format("warning: older checkpoints stay: {}", kept.message()));
-    return okStatus();
-  }
-  // A full disk in mid-run must not end it: the last good checkpoint is still
-  // there, and the next save may work. NaN in the weights will not go away.
-  bool fatal = last || saved.status().code() == StatusCode::FailedPrecondition;
-  if (fatal)
-    return saved.status().withContext("checkpoint not saved");
-  progress.line(fmt::format("warning: checkpoint of step {} not saved: {}",
-                            state.step, saved.status().message()));
-  return okStatus();
+  QWEN_RETURN_IF_ERROR(saving.poll());
+  return due(options.saveEvery, trainer.state().step)
+             ? saving.save(stateToSave())
+             : okStatus();
+}
+
+Status TrainingRun::saveLast() {
+  // Before the first step there is nothing that a new run would not have.
+  return saves && trainer.state().step > 0 ? saving.saveLast(stateToSave())
+                                           : okStatus();
 }
 
 bool TrainingRun::due(int64_t every, int64_t step) const {
@@ -230,7 +180,7 @@ Status TrainingRun::runStep(StepResult &result) {
 }
 
 StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
-  savedStep = trainer.state().step > 0 ? trainer.state().step : -1;
+  saving.startFrom(trainer.state().step > 0 ? trainer.state().step : -1);
   evaluatedStep = trainer.state().evaluatedStep;
   QWEN_ASSIGN_OR_RETURN(saves, engine.ranks().any(files.directory != nullptr));
   if (due(options.evalEvery, trainer.state().step))
@@ -245,17 +195,12 @@ StatusOr<RunEnd> TrainingRun::run(const std::function<bool()> &stopRequested) {
     QWEN_RETURN_IF_ERROR(checkNonFinite(result));
     if (due(options.evalEvery, trainer.state().step))
       QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
-    if (due(options.saveEvery, trainer.state().step))
-      QWEN_RETURN_IF_ERROR(save(/*last=*/false));
+    QWEN_RETURN_IF_ERROR(saveWhereDue());
   }
   QWEN_RETURN_IF_ERROR(trainer.cancel());
-  if (trainer.finished()) {
+  bool isFinished = trainer.finished();
+  if (isFinished)
     QWEN_RETURN_IF_ERROR(runEvaluation(stopRequested));
-    QWEN_RETURN_IF_ERROR(save(/*last=*/true));
-    return RunEnd::Finished;
-  }
-  // Before the first step there is nothing that a new run would not have.
-  if (trainer.state().step > 0)
-    QWEN_RETURN_IF_ERROR(save(/*last=*/true));
-  return RunEnd::Stopped;
+  QWEN_RETURN_IF_ERROR(saveLast());
+  return isFinished ? RunEnd::Finished : RunEnd::Stopped;
 }

@@ -210,8 +210,7 @@ TEST_P(TrainingStepsTest, RunThatStopsAndGoesOnKeepsEveryBit) {
       ASSERT_OK(trainer.step(result));
       EXPECT_EQ(result.loss, losses[step]) << "step " << step;
     }
-    ASSERT_OK_AND_TAKE(path,
-                       saveCheckpoint(files, engine, trainer.state(), {}));
+    ASSERT_OK_AND_TAKE(path, saveCheckpoint(files, engine, trainer.state()));
     saved = path;
     if (trainer.finished()) {
       EXPECT_TRUE(sameBits(stateOf(whole), stateOf(engine)));

@@ -68,6 +68,8 @@ public:
   }
 
   StatusOr<EngineRun> start(EngineRun::Program program) override {
+    if (isBroken)
+      return makeError(StatusCode::Internal, "engine broken");
     queue.push_back({program, ints, floats, {}});
     order.push_back(program);
     EngineRun run{program, started++};
@@ -100,6 +102,7 @@ public:
   int64_t poisonedMicroStep = -1; ///< its loss is NaN, counted from 1
   int64_t poisonedGradient = -1;
   bool poisonAll = false;
+  bool isBroken = false; ///< nothing starts any more
   PackLimits size;
   int64_t vocab;
   std::vector<float> table, grad, m, v;

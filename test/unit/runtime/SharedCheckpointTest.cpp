@@ -10,7 +10,8 @@
 #include "qwen/Plan/Sharding.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/RunDirectory.h"
+#include "runtime/checkpoint/CheckpointWriter.h"
+#include "runtime/checkpoint/StateCopy.h"
 
 #include <algorithm>
 #include <atomic>
@@ -235,20 +236,27 @@ void writeSource(const std::string &folder) {
             "{\"weight_map\": {" + map + "}}");
 }
 
-/// The steps of saveCheckpoint.
+/// A save as that of a run: from the state itself, or beside what this thread
+/// does next from a copy.
 Status saveTo(const RunDirectory *directory, int64_t step, Communicator &ranks,
-              const Checkpoint *source, const Model &model) {
-  auto write = [&](const std::string &folder) -> Status {
-    QWEN_RETURN_IF_ERROR(
-        saveParameters(folder, source, model.views, 900, ranks));
-    auto written = Checkpoint::open(folder);
-    QWEN_RETURN_IF_ERROR(ranks.agree(written.status()));
-    QWEN_RETURN_IF_ERROR(
-        saveOptimizerState(folder, *written, model.views, 3000, ranks));
-    return ranks.rank() == 0 ? publishFile(folder + "/trainer_state.json", "{}")
-                             : okStatus();
+              const Checkpoint *source, const Model &model,
+              bool isBeside = false) {
+  CheckpointContent content;
+  content.step = step;
+  content.source = source;
+  content.parameters = model.views;
+  content.maxShardBytes = 2000;
+  content.addFiles = [](const std::string &folder) {
+    return publishFile(folder + "/trainer_state.json", "{}");
   };
-  return publishCheckpoint(directory, step, ranks, write).status();
+  StateCopy copy; // outlives the writer
+  CheckpointWriter writer(directory, ranks);
+  if (!isBeside)
+    return writer.save(std::move(content)).status();
+  QWEN_RETURN_IF_ERROR(copy.take(model.views, ranks));
+  content.parameters = copy.parameters();
+  QWEN_RETURN_IF_ERROR(writer.begin(std::move(content)));
+  return writer.finish().status();
 }
 
 Status loadFrom(const std::string &path, Communicator &ranks, Model &model,
@@ -304,7 +312,7 @@ protected:
       copySlices(model, whole);
       prepare(ranks.rank(), model);
       return saveTo(ranks.rank() == 0 ? &run : nullptr, step, ranks, &*source,
-                    model);
+                    model, isBeside);
     });
   }
 
@@ -336,11 +344,19 @@ protected:
   TemporaryFolder folder;
   std::optional<Checkpoint> source;
   Model whole;
+  bool isBeside = false; ///< from a copy, in threads of their own
 };
 
 class SharedCheckpointTest : public SharedCheckpoint,
                              public testing::WithParamInterface<int> {};
-class SharedFailureTest : public SharedCheckpoint {};
+class SharedFailureTest : public SharedCheckpoint,
+                          public testing::WithParamInterface<bool> {
+protected:
+  void SetUp() override {
+    SharedCheckpoint::SetUp();
+    isBeside = GetParam();
+  }
+};
 
 } // namespace
 
@@ -364,13 +380,17 @@ TEST_P(SharedCheckpointTest, FilesAreThoseOfOneRank) {
   auto several = RunDirectory::open(folder / "several");
   ASSERT_OK(several.status());
   ThreadRanks group(GetParam());
-  expectAll(saveOn(group, *several, 5));
-  auto expected = filesOf(folder / "one/checkpoint-5"),
-       found = filesOf(folder / "several/checkpoint-5");
+  auto expected = filesOf(folder / "one/checkpoint-5");
   EXPECT_GT(expected.size(), 6u) << "weights, state in shards, indices";
-  ASSERT_EQ(found.size(), expected.size());
-  for (auto &[name, content] : expected)
-    EXPECT_EQ(found[name], content) << name;
+  for (bool beside : {false, true}) {
+    isBeside = beside;
+    expectAll(saveOn(group, *several, 5));
+    auto found = filesOf(folder / "several/checkpoint-5");
+    ASSERT_EQ(found.size(), expected.size());
+    for (auto &[name, content] : expected)
+      EXPECT_EQ(found[name], content) << name;
+    std::filesystem::remove_all(folder / "several/checkpoint-5");
+  }
 
   // Without a predecessor too.
   std::filesystem::create_directories(folder / "own/one");
@@ -433,7 +453,7 @@ void expectOnlyTheFirst(const std::string &path) {
 }
 } // namespace
 
-TEST_F(SharedFailureTest, AFindingOfOneRankStopsAll) {
+TEST_P(SharedFailureTest, AFindingOfOneRankStopsAll) {
   // The last element of the last bf16 tensor is in the last slices.
   std::string path = folder / "m-0.safetensors";
   auto setLast = [&](double value) {
@@ -462,7 +482,7 @@ TEST_F(SharedFailureTest, AFindingOfOneRankStopsAll) {
   load("tensor 'up' of F64 has values that bf16 cannot hold");
 }
 
-TEST_F(SharedFailureTest, SlicesMustBeTheWhole) {
+TEST_P(SharedFailureTest, SlicesMustBeTheWhole) {
   auto run = start(folder / "run", 1);
   ASSERT_OK(run.status());
   ThreadRanks group(3);
@@ -481,7 +501,7 @@ TEST_F(SharedFailureTest, SlicesMustBeTheWhole) {
   expectOnlyTheFirst(folder / "run");
 }
 
-TEST_F(SharedFailureTest, AnErrorOfOneRankHarmsNothing) {
+TEST_P(SharedFailureTest, AnErrorOfOneRankHarmsNothing) {
   auto run = start(folder / "run", 1);
   ASSERT_OK(run.status());
   whole.train(5);
@@ -507,7 +527,7 @@ TEST_F(SharedFailureTest, AnErrorOfOneRankHarmsNothing) {
   ASSERT_OK(verifyCheckpoint(folder / "run/checkpoint-2"));
 }
 
-TEST_F(SharedFailureTest, AFullDiskIsFoundBeforeATensorIsWritten) {
+TEST_P(SharedFailureTest, AFullDiskIsFoundBeforeATensorIsWritten) {
   auto run = start(folder / "run", 1);
   ASSERT_OK(run.status());
   // A limit on file sizes stands for the full disk.
@@ -530,11 +550,11 @@ TEST_F(SharedFailureTest, AFullDiskIsFoundBeforeATensorIsWritten) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   expectFrom(0, results, "cannot write");
-  EXPECT_EQ(copies, 0);
+  EXPECT_EQ(copies == 0, !isBeside) << "but for those of the state";
   expectOnlyTheFirst(folder / "run");
 }
 
-TEST_F(SharedFailureTest, KilledAtAnyPointTheLastGoodOneStays) {
+TEST_P(SharedFailureTest, KilledAtAnyPointTheLastGoodOneStays) {
   std::string path = folder / "run";
   ASSERT_OK(start(path, 1).status());
   Model first;
@@ -569,3 +589,8 @@ TEST_F(SharedFailureTest, KilledAtAnyPointTheLastGoodOneStays) {
     ASSERT_LT(point, 2000);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, SharedFailureTest, testing::Bool(),
+                         [](const auto &info) {
+                           return info.param ? "Beside" : "Waiting";
+                         });

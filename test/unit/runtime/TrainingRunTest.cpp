@@ -1,86 +1,17 @@
 //===- TrainingRunTest.cpp - Save, stop, resume bit for bit ---------------===//
 
-#include "runtime/trainer/TrainingRun.h"
-#include "BigramEngine.h"
-#include "TokenFile.h"
+#include "SmallRun.h"
 #include "runtime/support/Json.h"
-#include "runtime/trainer/Initialize.h"
 
 #include <cmath>
 #include <csignal>
-#include <random>
 #include <sstream>
 #include <sys/resource.h>
 
 using namespace qwen;
 
-static constexpr int64_t vocab = 16;
-static constexpr PackLimits limits = {20, 4};
-
 namespace {
-/// Data and options of one small run: 5 packs an epoch or so, 2 a step.
-class TrainingRunTest : public ::testing::Test {
-protected:
-  void SetUp() override {
-    std::mt19937 random(5);
-    TokenFile file;
-    for (int i = 0; i < 12; ++i) {
-      std::vector<int32_t> document;
-      for (size_t length = 3 + random() % 8; document.size() < length;)
-        document.push_back(int32_t(random() % vocab));
-      file.add(document);
-    }
-    file.write(folder / "t.safetensors");
-    auto opened = TokenDataset::open(folder / "t.safetensors", vocab);
-    ASSERT_OK(opened.status());
-    data.emplace(std::move(opened).value());
-    options.epochs = 4;
-    options.accumulation = 2;
-    options.seed = 9;
-    options.schedule.peak = 1e-2;
-    options.schedule.warmup = {3, false};
-    sink = std::fopen("/dev/null", "w");
-  }
-  void TearDown() override { std::fclose(sink); }
-
-  /// Runs in `out` until `stopAfter` steps of this process are done, from the
-  /// newest checkpoint there, if any.
-  StatusOr<RunEnd> runIn(const std::string &out, BigramEngine &engine,
-                         int64_t stopAfter) {
-    QWEN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::open(out));
-    QWEN_ASSIGN_OR_RETURN(Trainer trainer,
-                          Trainer::create(engine, *data, options));
-    RunFiles files{&directory, nullptr, nullptr};
-    std::optional<ResumedCheckpoint> resumed;
-    std::vector<std::string> warnings;
-    auto newest = findNewestCheckpoint(out, warnings);
-    if (newest.ok()) {
-      QWEN_ASSIGN_OR_RETURN(ResumedCheckpoint loaded,
-                            loadForResume(newest->path, engine, {}));
-      resumed.emplace(std::move(loaded));
-      files.source = &resumed->weights;
-      QWEN_ASSIGN_OR_RETURN(TrainerState state, readTrainerState(newest->path));
-      QWEN_RETURN_IF_ERROR(trainer.restore(state));
-    } else {
-      QWEN_RETURN_IF_ERROR(initializeParameters(engine, options.seed));
-    }
-    QWEN_ASSIGN_OR_RETURN(MetricsLog metrics,
-                          MetricsLog::open(out, trainer.state().step));
-    Progress progress(sink, 1);
-    TrainingRun run(trainer, engine, &*data, files, runOptions, &metrics,
-                    progress);
-    totalSteps = trainer.totalSteps();
-    int64_t last = trainer.state().step + stopAfter;
-    return run.run([&] { return trainer.state().step >= last; });
-  }
-
-  TemporaryFolder folder;
-  std::optional<TokenDataset> data;
-  TrainerOptions options;
-  RunOptions runOptions;
-  int64_t totalSteps = 0;
-  std::FILE *sink = nullptr;
-};
+class TrainingRunTest : public SmallRun {};
 } // namespace
 
 /// The lines of metrics.jsonl without what depends on the clock.
@@ -256,7 +187,7 @@ TEST_F(TrainingRunTest, NeverPublishesNonFiniteWeights) {
   ASSERT_OK(directory.status());
   engine.table[3] = std::nanf("");
   RunFiles files{&*directory, nullptr, nullptr};
-  EXPECT_ERROR(saveCheckpoint(files, engine, {}, runOptions).status(),
+  EXPECT_ERROR(saveCheckpoint(files, engine, {}).status(),
                "'model.table' is NaN or infinite at element 3");
   EXPECT_TRUE(listCheckpoints(folder / "out").empty());
 }
@@ -277,7 +208,7 @@ TEST_F(TrainingRunTest, AFullDiskHarmsNoEarlierCheckpoint) {
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit small = {512, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  Status status = saveCheckpoint(files, engine, state, runOptions).status();
+  Status status = saveCheckpoint(files, engine, state).status();
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_ERROR(status, "cannot write");
