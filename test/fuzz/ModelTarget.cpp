@@ -9,6 +9,7 @@
 #include "dialects/Kernel/Kernel.h"
 #include "dialects/Plan/Plan.h"
 #include "dialects/Qwen/Qwen.h"
+#include "lib/Import/DiagnosticText.h"
 #include "lib/Import/ModelFile.h"
 #include "lib/Import/Passes.h"
 
@@ -47,8 +48,7 @@ fuzz::Outcome fuzz::run(std::span<const uint8_t> input) {
   }
   bool reported = false;
   ScopedDiagnosticHandler handler(&context(), [&](Diagnostic &diagnostic) {
-    // qwenc takes the line's end off and joins the notes.
-    expectOneLine(StringRef(diagnostic.str()).rtrim().str());
+    expectOneLine(diagnosticText(diagnostic));
     reported |= diagnostic.getSeverity() == DiagnosticSeverity::Error;
   });
   OwningOpRef<ModuleOp> module =

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Emit/EmitPlan.h"
+#include "lib/Import/DiagnosticText.h"
 #include "lib/Import/ModelFile.h"
 #include "lib/Pipelines/Pipelines.h"
 #include "qwen/Plan/Sharding.h"
@@ -117,32 +118,15 @@ LogicalResult written(const Status &status) {
   return status.ok() ? success() : usageError(status.message());
 }
 
-/// Prints one line a diagnostic: place, severity, text, and an error's notes.
+/// Prints a diagnostic, but only the first error of a place.
 LogicalResult printDiagnostic(Diagnostic &diagnostic,
                               std::set<std::string> &faultyPlaces) {
-  auto place = [](Location loc) -> std::string {
-    auto file = loc->findInstanceOf<FileLineColLoc>();
-    return file ? llvm::formatv("{0}:{1}:{2}: ", file.getFilename().getValue(),
-                                file.getLine(), file.getColumn())
-                : std::string();
-  };
-  StringRef severity = "error";
-  if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
-    severity = "warning";
-  else if (diagnostic.getSeverity() == DiagnosticSeverity::Remark)
-    severity = "remark";
-  bool isError = severity == "error";
-  std::string where = place(diagnostic.getLocation());
+  std::string where = placeText(diagnostic.getLocation());
   // A layer's ops stand in forward, backward and recomputation: one fault.
-  if (isError && !where.empty() && !faultyPlaces.insert(where).second)
+  if (diagnostic.getSeverity() == DiagnosticSeverity::Error && !where.empty() &&
+      !faultyPlaces.insert(where).second)
     return success();
-  llvm::errs() << where << severity << ": "
-               << StringRef(diagnostic.str()).rtrim();
-  // An error is one line, whatever belongs to it; a remark is a list.
-  for (Diagnostic &note : diagnostic.getNotes())
-    llvm::errs() << (isError ? "; " : "\n") << place(note.getLocation())
-                 << (isError ? "" : "note: ") << note.str();
-  llvm::errs() << "\n";
+  llvm::errs() << diagnosticText(diagnostic) << "\n";
   return success();
 }
 
