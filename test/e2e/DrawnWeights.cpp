@@ -10,8 +10,7 @@
 using namespace qwen;
 using namespace qwen::e2e;
 
-/// FNV-1a, so that a tensor's numbers do not depend on its place in a list.
-static uint32_t hashName(const std::string &name) {
+uint32_t qwen::e2e::hashName(const std::string &name) {
   uint32_t hash = 2166136261u;
   for (unsigned char c : name)
     hash = (hash ^ c) * 16777619u;
@@ -50,6 +49,7 @@ std::vector<float> qwen::e2e::drawWeight(const std::string &name,
   int64_t count = 1;
   for (int64_t extent : shape)
     count *= extent;
+  // A tensor's numbers do not depend on its place in a list.
   uint32_t tensor = hashName(name);
   auto draw = [&](int64_t i) { return normalOf(bitsOf(seed, tensor, i)); };
 

@@ -16,6 +16,9 @@
 
 namespace qwen::e2e {
 
+/// FNV-1a of a text.
+uint32_t hashName(const std::string &name);
+
 /// One tensor of a model: bf16 numbers, no norm near its neutral value, decays
 /// that span a factor of 100. The first `keyRows` rows of in_proj_qkv and
 /// conv1d, those of queries, resemble the rows of keys behind them, so that

@@ -2,6 +2,8 @@
 
 #include "Harness.h"
 
+#include "DrawnWeights.h"
+
 #include "qwen/Plan/Target.h"
 #ifdef QWEN_TEST_CUDA
 #include "test/parity/cuda/RequireGpu.h"
@@ -52,7 +54,7 @@ void qwen::e2e::takeTestOptions(int &argc, char **argv) {
 /// What ctest takes for a skipped test.
 static constexpr int skipped = 77;
 
-static int compileAll(const std::vector<PlanSpec> &specs) {
+int qwen::e2e::compileAll(const std::vector<PlanSpec> &specs) {
   for (const PlanSpec &spec : specs)
     if (auto plan = compilePlan(spec); !plan.ok()) {
       const std::string &message = plan.status().message();
@@ -62,7 +64,6 @@ static int compileAll(const std::vector<PlanSpec> &specs) {
                    message.c_str());
       return isMissing ? skipped : 1;
     }
-  std::printf("%zu plans in %s\n", specs.size(), testOptions().plans.c_str());
   return 0;
 }
 
@@ -71,8 +72,14 @@ int qwen::e2e::runTests(
     const std::function<std::vector<PlanSpec>()> &everyPlan) {
   takeTestOptions(argc, argv);
   if (testOptions().compileOnly) {
-    if (!testOptions().plans.empty())
-      return compileAll(everyPlan());
+    if (!testOptions().plans.empty()) {
+      std::vector<PlanSpec> specs = everyPlan();
+      int status = compileAll(specs);
+      if (status == 0)
+        std::printf("%zu plans in %s\n", specs.size(),
+                    testOptions().plans.c_str());
+      return status;
+    }
     std::fprintf(stderr, "error: --compile-only needs --plans=FOLDER\n");
     return 2;
   }
@@ -119,40 +126,77 @@ static Status runTool(const std::string &commandLine) {
                    commandLine, printed);
 }
 
+/// Path of a spec's config.json.
+static std::string configOf(const PlanSpec &spec, const std::string &stem) {
+  if (spec.configText.empty())
+    return sourcePath("models/configs/" + spec.config + ".json");
+  writeFile(stem + ".json", spec.configText);
+  return stem + ".json";
+}
+
+/// What qwenc needs to know for several ranks.
+static std::string shardingFlags(const PlanSpec &spec) {
+  if (spec.worldSize == 1)
+    return {};
+  return fmt::format(
+      " --world-size={} --prefetch={} --reshard-after-forward={}{}",
+      spec.worldSize, spec.prefetch, spec.reshardAfterForward ? "on" : "off",
+      spec.gradType == "f32" ? "" : " --grad-dtype=" + spec.gradType);
+}
+
 static StatusOr<Plan> compile(const PlanSpec &spec, const std::string &stem) {
   std::string model = stem + ".mlir", plan = stem + ".fb";
-  QWEN_RETURN_IF_ERROR(runTool(fmt::format(
-      "{} {} --tokens={} --max-documents={} --dtype={}{} -o {}",
-      shellWord(QWEN_IMPORT_TOOL),
-      shellWord(sourcePath("models/configs/" + spec.config + ".json")),
-      spec.tokens, spec.maxDocuments, spec.dtype,
-      spec.logits ? " --logits" : "", shellWord(model))));
+  QWEN_RETURN_IF_ERROR(runTool(
+      fmt::format("{} {} --tokens={} --max-documents={} --dtype={}{} -o {}",
+                  shellWord(QWEN_IMPORT_TOOL), shellWord(configOf(spec, stem)),
+                  spec.tokens, spec.maxDocuments, spec.dtype,
+                  spec.logits ? " --logits" : "", shellWord(model))));
   QWEN_RETURN_IF_ERROR(runTool(fmt::format(
       "{} {} --target={} --recompute={} --masters={} --moment-type={} "
       "--fusion={}{} -o {}",
       shellWord(QWEN_COMPILER_TOOL), shellWord(model), shellWord(spec.target),
       spec.recompute, spec.masters, spec.momentType, spec.fuse ? "on" : "off",
-      spec.worldSize == 1 ? ""
-                          : fmt::format(" --world-size={}", spec.worldSize),
-      shellWord(plan))));
+      shardingFlags(spec), shellWord(plan))));
   return Plan::load(plan);
 }
 
 /// A file name that says all of a spec.
 static std::string stemOf(const PlanSpec &spec) {
-  return fmt::format(
-      "{}-{}-{}-t{}-d{}-{}-masters-{}-moments-{}{}{}{}", spec.config,
-      spec.target, spec.dtype, spec.tokens, spec.maxDocuments, spec.recompute,
-      spec.masters, spec.momentType, spec.fuse ? "" : "-unfused",
-      spec.logits ? "-logits" : "",
-      spec.worldSize == 1 ? "" : fmt::format("-ranks-{}", spec.worldSize));
+  std::string ranks;
+  if (spec.worldSize > 1)
+    ranks = fmt::format("-ranks-{}-prefetch-{}{}-gradients-{}", spec.worldSize,
+                        spec.prefetch, spec.reshardAfterForward ? "" : "-kept",
+                        spec.gradType);
+  std::string config = spec.config;
+  if (!spec.configText.empty())
+    config += fmt::format("-{:08x}", hashName(spec.configText));
+  return fmt::format("{}-{}-{}-t{}-d{}-{}-masters-{}-moments-{}{}{}{}", config,
+                     spec.target, spec.dtype, spec.tokens, spec.maxDocuments,
+                     spec.recompute, spec.masters, spec.momentType,
+                     spec.fuse ? "" : "-unfused", spec.logits ? "-logits" : "",
+                     ranks);
+}
+
+static const std::string &processFolder() {
+  static const TemporaryFolder folder;
+  return folder.path;
 }
 
 /// Path of a spec's files without their endings.
 static std::string pathOf(const PlanSpec &spec) {
-  static const TemporaryFolder folder;
   const std::string &given = testOptions().plans;
-  return (given.empty() ? folder.path : given) + "/" + stemOf(spec);
+  return (given.empty() ? processFolder() : given) + "/" + stemOf(spec);
+}
+
+static std::map<PlanSpec, StatusOr<Plan>> &compiledPlans() {
+  static std::map<PlanSpec, StatusOr<Plan>> plans;
+  return plans;
+}
+
+void qwen::e2e::forgetPlans() {
+  compiledPlans().clear();
+  for (const auto &file : std::filesystem::directory_iterator(processFolder()))
+    std::filesystem::remove(file.path());
 }
 
 StatusOr<std::string> qwen::e2e::compilePlanFile(const PlanSpec &spec) {
@@ -161,7 +205,7 @@ StatusOr<std::string> qwen::e2e::compilePlanFile(const PlanSpec &spec) {
 }
 
 StatusOr<Plan> qwen::e2e::compilePlan(const PlanSpec &spec) {
-  static std::map<PlanSpec, StatusOr<Plan>> compiled;
+  auto &compiled = compiledPlans();
   auto found = compiled.find(spec);
   if (found == compiled.end()) {
     std::string stem = pathOf(spec);

@@ -25,6 +25,8 @@ namespace qwen::e2e {
 struct PlanSpec {
   /// Name of a file in models/configs without ".json".
   std::string config;
+  /// Text of a config.json to use instead of that file.
+  std::string configText = {};
   std::string dtype = "f32";
   int64_t tokens = 128;
   int64_t maxDocuments = 8;
@@ -34,6 +36,10 @@ struct PlanSpec {
   bool fuse = true;
   bool logits = false;
   int64_t worldSize = 1;
+  int64_t prefetch = 1;
+  bool reshardAfterForward = true;
+  /// Of the gradients that ranks hold.
+  std::string gradType = "f32";
   /// As qwenc takes it.
   std::string target = defaultTarget;
 
@@ -77,6 +83,13 @@ std::string testName(std::string config);
 
 /// The plan for `spec`, or what the tools said instead of writing one.
 StatusOr<Plan> compilePlan(const PlanSpec &spec);
+
+/// Compiles plans into the folder of --plans. Status of a program: 0, 77 where
+/// what assembles code for the target is not installed, 1 for other errors.
+int compileAll(const std::vector<PlanSpec> &specs);
+
+/// Forgets all plans and removes those that are in the folder of this process.
+void forgetPlans();
 
 /// The same plan as a file, for programs that load it themselves.
 StatusOr<std::string> compilePlanFile(const PlanSpec &spec);

@@ -36,8 +36,7 @@ StatusOr<Model> Model::build(const PlanSpec &spec, int threads) {
   return create(plan, threads);
 }
 
-Status Model::load(const std::string &folder) {
-  QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+std::vector<ParameterView> Model::views() {
   std::vector<ParameterView> views;
   auto parameters = executor->plan().parameters();
   for (int i = 0; i < int(parameters.size()); ++i) {
@@ -45,17 +44,45 @@ Status Model::load(const std::string &folder) {
     ParameterView view;
     view.name = parameters[size_t(i)].name;
     view.shape.assign(type.shape.begin(), type.shape.begin() + type.rank);
+    view.firstElement = executor->firstElement(i);
+    view.memory = &executor->memory();
     view.value = executor->parameter(i);
     view.master = executor->master(i);
     view.moment1 = executor->moment1(i);
     view.moment2 = executor->moment2(i);
     views.push_back(std::move(view));
   }
-  auto report = loadParameters(checkpoint, views, {});
-  return report.ok() ? okStatus() : report.status();
+  return views;
 }
 
-Status Model::write(const Buffer &target, const std::vector<float> &values) {
+Status Model::load(const std::string &folder) {
+  QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  std::vector<ParameterView> all = views();
+  return loadParameters(checkpoint, all, {}, executor->ranks()).status();
+}
+
+Status Model::save(const std::string &folder) {
+  std::vector<ParameterView> all = views();
+  QWEN_RETURN_IF_ERROR(saveParameters(folder, nullptr, all, defaultShardBytes,
+                                      executor->ranks()));
+  QWEN_ASSIGN_OR_RETURN(Checkpoint saved, Checkpoint::open(folder));
+  return saveOptimizerState(folder, saved, all, defaultShardBytes,
+                            executor->ranks());
+}
+
+Status Model::resume(const std::string &folder) {
+  QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  std::vector<ParameterView> all = views();
+  QWEN_RETURN_IF_ERROR(
+      loadParameters(checkpoint, all, {}, executor->ranks()).status());
+  return loadOptimizerState(folder, all, executor->ranks()).status();
+}
+
+int64_t Model::firstElement(const std::string &parameter) const {
+  return executor->firstElement(*executor->plan().findParameter(parameter));
+}
+
+Status Model::write(const Buffer &target, std::span<const float> values) {
   if (int64_t(values.size()) != target.elements())
     return makeError(StatusCode::InvalidArgument,
                      "expected {} elements, found {}", target.elements(),
@@ -63,7 +90,7 @@ Status Model::write(const Buffer &target, const std::vector<float> &values) {
   std::vector<std::byte> bytes(size_t(target.bytes()));
   Buffer host = target;
   host.data = bytes.data();
-  loadElements(FileDType::F32, std::as_bytes(std::span(values)), host);
+  loadElements(FileDType::F32, std::as_bytes(values), host);
   return executor->memory().copyToDevice(target.data, bytes.data(),
                                          target.bytes());
 }
@@ -75,21 +102,49 @@ Status Model::setWeights(const Tensors &weights) {
     if (found == weights.end())
       return makeError(StatusCode::NotFound, "no weight {}",
                        parameters[size_t(i)].name);
-    QWEN_RETURN_IF_ERROR(write(executor->parameter(i), found->second));
+    Buffer value = executor->parameter(i);
+    auto first = size_t(executor->firstElement(i));
+    std::span<const float> whole = found->second;
+    if (first + size_t(value.elements()) > whole.size())
+      return makeError(StatusCode::InvalidArgument,
+                       "{}: expected {} elements and more, found {}",
+                       found->first, first + size_t(value.elements()),
+                       whole.size());
+    std::span<const float> slice =
+        executor->ranks().size() == 1
+            ? whole
+            : whole.subspan(first, size_t(value.elements()));
+    QWEN_RETURN_IF_ERROR(write(value, slice));
     if (Buffer master = executor->master(i); master.data)
-      QWEN_RETURN_IF_ERROR(write(master, found->second));
+      QWEN_RETURN_IF_ERROR(write(master, slice));
   }
   return okStatus();
 }
 
-Status Model::drawWeights(uint32_t seed, int64_t keyRows) {
+Tensors qwen::e2e::drawWeights(const Plan &plan, uint32_t seed,
+                               int64_t keyRows) {
   Tensors weights;
-  for (const PlanParameter &parameter : executor->plan().parameters()) {
+  for (const PlanParameter &parameter : plan.parameters()) {
     const BufferType &type = parameter.type;
     std::span<const int64_t> shape(type.shape.begin(), size_t(type.rank));
     weights[parameter.name] = drawWeight(parameter.name, shape, seed, keyRows);
   }
-  return setWeights(weights);
+  return weights;
+}
+
+Status Model::drawWeights(uint32_t seed, int64_t keyRows) {
+  return setWeights(e2e::drawWeights(executor->plan(), seed, keyRows));
+}
+
+Status Model::setGradients(const Tensors &gradients) {
+  isFirst = false;
+  for (const auto &[name, values] : gradients) {
+    std::optional<int> index = executor->plan().findParameter(name);
+    if (!index)
+      return makeError(StatusCode::NotFound, "no parameter {}", name);
+    QWEN_RETURN_IF_ERROR(write(executor->gradient(*index), values));
+  }
+  return okStatus();
 }
 
 PackLimits Model::limits() const {

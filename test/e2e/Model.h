@@ -18,8 +18,10 @@
 
 namespace qwen::e2e {
 
-/// A plan in memory. Activations, workspace and outputs are filled with NaN
-/// before every run, so that nothing unwritten is read unnoticed.
+/// A plan in memory, or one rank's part of it: then every tensor that is taken
+/// out is this rank's slice, and what is put in are whole tensors. Activations,
+/// workspace and outputs are filled with NaN before every run, so that nothing
+/// unwritten is read unnoticed.
 class Model {
 public:
   static StatusOr<Model> create(const Plan &plan, int threads = 0);
@@ -33,6 +35,13 @@ public:
   Status load(const std::string &folder);
   /// Sets all parameters and masters; every parameter must be there.
   Status setWeights(const Tensors &weights);
+  /// Writes weights and optimizer state as a checkpoint of training, together
+  /// with the other ranks.
+  Status save(const std::string &folder);
+  /// Restores what `save` wrote, of any number of ranks.
+  Status resume(const std::string &folder);
+  /// Index in the whole parameter of the first element of this rank's slice.
+  int64_t firstElement(const std::string &parameter) const;
   /// Draws all parameters (DrawnWeights.h).
   Status drawWeights(uint32_t seed, int64_t keyRows);
 
@@ -59,6 +68,8 @@ public:
   Tensors gradients() const;
   /// Masters where there are some, else parameters.
   Tensors weights() const;
+  /// Takes the place of what the micro-steps of a step left.
+  Status setGradients(const Tensors &gradients);
   /// Everything that outlives a step: parameters, masters, moments, gradients.
   Tensors state() const;
 
@@ -67,7 +78,8 @@ private:
   void setInput(const char *name, const void *values, size_t bytes);
   int runOn(const char *program, const Batch &pack);
   std::vector<float> outputOf(int program, const char *name) const;
-  Status write(const Buffer &target, const std::vector<float> &values);
+  Status write(const Buffer &target, std::span<const float> values);
+  std::vector<ParameterView> views();
   void poisonGradients();
   Tensors collect(Buffer (Executor::*view)(int) const,
                   const std::string &prefix) const;
@@ -75,6 +87,9 @@ private:
   std::unique_ptr<Executor> executor;
   bool isFirst = true; ///< the next micro-step begins a step
 };
+
+/// Every parameter of a plan, drawn (DrawnWeights.h).
+Tensors drawWeights(const Plan &plan, uint32_t seed, int64_t keyRows);
 
 /// A test fixture's model with the weights of test/golden/<config>: those of
 /// the checkpoint there, or drawn from the seed in its inputs.

@@ -9,12 +9,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Model.h"
+#include "SmoothUpdates.h"
 
 #include "qwen/Support/Tolerance.h"
-#include "runtime/trainer/Schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 using namespace qwen;
@@ -64,21 +63,6 @@ protected:
   Generator generator;
 };
 
-/// AdamW whose update is a function of the gradient with slope at most the
-/// learning rate: epsilon is large. With the usual epsilon the first update is
-/// the gradient's sign, which no bound on the gradient holds.
-struct SmoothAdamW {
-  AdamWOptions options;
-  double rate = 0.01;
-  SmoothAdamW() {
-    options.epsilon = 1;
-    options.maxGradNorm = 0.5;
-  }
-  std::array<float, 8> hyper(int64_t update) const {
-    return makeHyper(options, rate, update);
-  }
-};
-
 } // namespace
 
 /// All documents in that order, cut into `packs` micro-batches of about as many
@@ -125,10 +109,10 @@ static Outcome runStep(Model &model, const std::vector<TestDocument> &documents,
 /// Bound of the distance of two gradients that sum the same contributions of
 /// the tokens in another order: two sums, each within its tolerance of the
 /// exact one, relative to what the documents contribute one by one.
-static std::map<std::string, double>
-gradientBounds(Model &model, const std::vector<TestDocument> &documents) {
+static Bounds gradientBounds(Model &model,
+                             const std::vector<TestDocument> &documents) {
   auto scale = static_cast<float>(1.0 / double(countSupervised(documents)));
-  std::map<std::string, double> bounds;
+  Bounds bounds;
   int64_t tokens = 0;
   for (const TestDocument &document : documents) {
     model.beginStep();
@@ -149,7 +133,7 @@ static void expectSameLosses(const Outcome &a, const Outcome &b) {
 }
 
 static void expectCloseGradients(const Outcome &a, const Outcome &b,
-                                 const std::map<std::string, double> &bounds) {
+                                 const Bounds &bounds) {
   for (const auto &[name, values] : a.gradients)
     EXPECT_LE(distance(values, b.gradients.at(name)), bounds.at(name)) << name;
 }
@@ -157,27 +141,10 @@ static void expectCloseGradients(const Outcome &a, const Outcome &b,
 /// Expects the weights after one update from gradients that are `bounds` apart
 /// to be as close as the update's slope makes them.
 static void expectCloseUpdates(const Tensors &a, const Tensors &b,
-                               const Tensors &gradients,
-                               const std::map<std::string, double> &bounds,
+                               const Tensors &gradients, const Bounds &bounds,
                                const SmoothAdamW &adamw) {
-  double squares = 0, boundSquares = 0;
-  for (const auto &[name, values] : gradients) {
-    squares += norm(values) * norm(values);
-    boundSquares += bounds.at(name) * bounds.at(name);
-  }
-  double total = std::sqrt(squares);
-  double clip = std::min(1.0, adamw.options.maxGradNorm / total);
-  double unit = unitRoundoff(DType::F32);
-  for (const auto &[name, values] : a) {
-    double size = norm(gradients.at(name));
-    double change =
-        clip * (bounds.at(name) + size * std::sqrt(boundSquares) / total);
-    // The update itself is formed with fewer than ten roundings; its
-    // subtraction rounds the weight.
-    double bound = adamw.rate * (change + 2 * 10 * unit * clip * size) +
-                   2 * unit * norm(values);
-    EXPECT_LE(distance(values, b.at(name)), bound) << name;
-  }
+  for (const auto &[name, bound] : updateBounds(a, gradients, bounds, adamw))
+    EXPECT_LE(distance(a.at(name), b.at(name)), bound) << name;
 }
 
 TEST_P(OneLawTest, PackingsOrdersAndMicroBatches) {
