@@ -149,9 +149,6 @@ LogicalResult checkRanks(const Flags &flags) {
           std::pair("remarks=sharding", isSharding)})
       if (given)
         return usageError("--" + Twine(name) + " needs a --world-size above 1");
-  if (flags.worldSize > 1 && targetKind(flags.target) == TargetKind::Cuda)
-    return usageError("--world-size=" + Twine(flags.worldSize) +
-                      ": sharded plans run on CPUs, not on " + flags.target);
   return oneOf("reshard-after-forward", flags.reshardAfterForward,
                {"on", "off"});
 }

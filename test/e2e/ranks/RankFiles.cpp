@@ -3,6 +3,7 @@
 #include "RankFiles.h"
 
 #include "qwen/Support/BFloat16.h"
+#include "runtime/checkpoint/Staging.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 #include "runtime/support/Publish.h"
@@ -13,7 +14,15 @@
 using namespace qwen;
 using namespace qwen::ranktest;
 
-Slice ranktest::sliceOf(const ParameterView &view) {
+/// Widens the elements.
+static void append(const ConstBuffer &piece, std::vector<float> &values) {
+  for (int64_t i = 0; i < piece.elements(); ++i)
+    values.push_back(piece.dtype == DType::BF16
+                         ? toFloat(piece.as<BFloat16>()[i])
+                         : piece.as<float>()[i]);
+}
+
+StatusOr<Slice> ranktest::sliceOf(const ParameterView &view) {
   Slice slice;
   slice.name = view.name;
   slice.elements = std::accumulate(view.shape.begin(), view.shape.end(),
@@ -21,10 +30,11 @@ Slice ranktest::sliceOf(const ParameterView &view) {
   slice.rows = view.shape.size() > 1 ? view.shape.front() : 1;
   slice.first = view.firstElement;
   const Buffer &live = view.master.data ? view.master : view.value;
-  for (int64_t i = 0; i < live.elements(); ++i)
-    slice.values.push_back(live.dtype == DType::BF16
-                               ? toFloat(live.as<BFloat16>()[i])
-                               : live.as<float>()[i]);
+  QWEN_RETURN_IF_ERROR(
+      Staging(*view.memory).read(live, [&](int64_t, const ConstBuffer &piece) {
+        append(piece, slice.values);
+        return okStatus();
+      }));
   return slice;
 }
 

@@ -28,7 +28,7 @@ struct Step {
 };
 
 /// The master of a parameter, or its value where it has none.
-Slice sliceOf(const ParameterView &view);
+StatusOr<Slice> sliceOf(const ParameterView &view);
 
 Status writeSlices(const std::string &path, const std::vector<Slice> &before,
                    const std::vector<Slice> &after);

@@ -1,9 +1,10 @@
 //===- RankTrainer.cpp - Trains on the ranks that were started ------------===//
 //
-// RankTrainer PLAN DATA STEPS PACKS_PER_STEP OUT, alone or under mpirun: STEPS
-// steps (0: one epoch) from random weights, no weight decay. Rank 0 writes what
-// each step reported to OUT.steps, every rank r its slices of the initial and
-// of the trained tensors to OUT.r (RankFiles.h).
+// RankTrainer PLAN DATA STEPS PACKS_PER_STEP OUT [plain], alone or under
+// mpirun: STEPS steps (0: one epoch) from random weights, no weight decay; on a
+// GPU by graphs or, `plain`, by launches. Rank 0 writes what each step reported
+// to OUT.steps, every rank r its slices of the initial and of the trained
+// tensors to OUT.r (RankFiles.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,6 +26,7 @@ namespace {
 struct Work {
   std::string plan, data, out;
   TrainerOptions options;
+  bool graph = true;
 };
 
 TrainerOptions trainerOptions(int64_t steps, int64_t packs) {
@@ -42,24 +44,31 @@ TrainerOptions trainerOptions(int64_t steps, int64_t packs) {
 }
 
 /// Masters where there are some, else values.
-std::vector<ranktest::Slice> slices(PlanEngine &engine) {
+StatusOr<std::vector<ranktest::Slice>> slices(PlanEngine &engine) {
   std::vector<ranktest::Slice> result;
-  for (const ParameterView &view : engine.parameters())
-    result.push_back(ranktest::sliceOf(view));
+  for (const ParameterView &view : engine.parameters()) {
+    QWEN_ASSIGN_OR_RETURN(ranktest::Slice slice, ranktest::sliceOf(view));
+    result.push_back(std::move(slice));
+  }
   return result;
 }
 
-Status trainAndWrite(const Work &work, Communicator &ranks) {
+StatusOr<PlanEngine> makeEngine(const Work &work, Communicator &ranks) {
   QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(work.plan));
   ExecutorOptions options;
   options.poison = true;
   options.hugePages = false;
+  options.graph = work.graph;
   options.ranks = &ranks;
-  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, options));
+  return PlanEngine::create(plan, options);
+}
+
+Status trainAndWrite(const Work &work, PlanEngine &engine,
+                     Communicator &ranks) {
   QWEN_ASSIGN_OR_RETURN(TokenDataset data,
                         TokenDataset::open(work.data, engine.vocabSize()));
   QWEN_RETURN_IF_ERROR(initializeParameters(engine, 1));
-  std::vector<ranktest::Slice> before = slices(engine);
+  QWEN_ASSIGN_OR_RETURN(std::vector<ranktest::Slice> before, slices(engine));
   QWEN_ASSIGN_OR_RETURN(Trainer trainer,
                         Trainer::create(engine, data, work.options));
   std::vector<ranktest::Step> steps;
@@ -74,16 +83,24 @@ Status trainAndWrite(const Work &work, Communicator &ranks) {
     QWEN_ASSIGN_OR_RETURN(EvalResult evaluated, evaluate(engine, data));
     steps.back().evaluation = evaluated.loss;
   }
+  QWEN_ASSIGN_OR_RETURN(std::vector<ranktest::Slice> after, slices(engine));
   QWEN_RETURN_IF_ERROR(ranktest::writeSlices(
-      fmt::format("{}.{}", work.out, ranks.rank()), before, slices(engine)));
+      fmt::format("{}.{}", work.out, ranks.rank()), before, after));
   return ranks.rank() == 0 ? ranktest::writeSteps(work.out + ".steps", steps)
                            : okStatus();
+}
+
+/// Ends the process: the engine of a rank that failed stays as it is.
+[[noreturn]] void fail(const Status &status, Communicator &ranks) {
+  ranks.fail(status);
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  _exit(1);
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 6)
+  if (argc != 6 && argc != 7)
     return 2;
   CommunicatorOptions options;
   options.onLostRank = [](const std::string &line) {
@@ -96,15 +113,17 @@ int main(int argc, char **argv) {
     return 1;
   }
   Communicator &ranks = *joined ? **joined : selfCommunicator();
-  Status status =
-      trainAndWrite({argv[1], argv[2], argv[5],
-                     trainerOptions(std::atoll(argv[3]), std::atoll(argv[4]))},
-                    ranks);
-  if (status.ok())
-    status = ranks.leave();
-  if (status.ok())
-    return 0;
-  ranks.fail(status);
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  return 1;
+  Work work{argv[1], argv[2], argv[5],
+            trainerOptions(std::atoll(argv[3]), std::atoll(argv[4])),
+            /*graph=*/argc == 6};
+  {
+    auto engine = makeEngine(work, ranks);
+    Status status =
+        engine.ok() ? trainAndWrite(work, *engine, ranks) : engine.status();
+    if (!status.ok())
+      fail(status, ranks);
+  }
+  if (Status status = ranks.leave(); !status.ok())
+    fail(status, ranks);
+  return 0;
 }
