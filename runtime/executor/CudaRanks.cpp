@@ -17,6 +17,8 @@ static constexpr milliseconds abortLimit(5000);
 /// What the watch needs at most to find that another rank's process ended. The
 /// error of a connection may be seen before that.
 static constexpr milliseconds watchDelay(2000);
+/// Elements of a rank in the first exchange.
+static constexpr int64_t trialElements = 1024;
 
 /// Asks until the answer is another one than cudaErrorNotReady or `keepOn` says
 /// no. Sleeps where it takes long.
@@ -40,10 +42,7 @@ CudaRanks::join(Communicator &ranks, const CudaDevice &device,
   std::unique_ptr<CudaRanks> made(new CudaRanks(ranks));
   QWEN_RETURN_IF_ERROR(made->checkDevices(device));
   QWEN_ASSIGN_OR_RETURN(made->nccl, NcclCommunicator::create(ranks));
-  if (Status tried = made->tryConnection(streams); !tried.ok()) {
-    (void)made->abandon(streams, [] {});
-    return tried;
-  }
+  QWEN_RETURN_IF_ERROR(made->tryConnection(streams));
   return made;
 }
 
@@ -83,47 +82,54 @@ Status CudaRanks::checkDevices(const CudaDevice &device) {
   return okStatus();
 }
 
-/// One operation of either kind. The first one opens the connection, which a
-/// capture is no place for.
-Status CudaRanks::tryConnection(const CudaStreams &streams) {
-  constexpr int64_t part = 1024;
+/// What both operations do to whole numbers, in device memory that the other
+/// ranks' kernels use too.
+Status CudaRanks::exchange(const CudaStreams &streams, std::byte *mine,
+                           std::byte *all) {
   auto size = static_cast<int64_t>(ranks.size());
-  auto elements = static_cast<size_t>(size * part);
-  int64_t bytes = size * part * int64_t(sizeof(float));
-  QWEN_ASSIGN_OR_RETURN(CudaArena mine, CudaArena::allocate(bytes, "a trial"));
-  QWEN_ASSIGN_OR_RETURN(CudaArena all, CudaArena::allocate(bytes, "a trial"));
-  auto *own = reinterpret_cast<float *>(mine.data()) + ranks.rank() * part;
-  auto *gathered = reinterpret_cast<float *>(all.data());
-  // Whole numbers: every order of adding gives the same sum.
-  std::vector<float> values(elements), expected(elements);
-  for (size_t i = 0; i < elements; ++i) {
-    values[i] = float(i % 97);
-    expected[i] = values[i] * float(size);
-  }
-  cudaStream_t stream = streams[1];
+  int64_t first = ranks.rank() * trialElements;
+  size_t bytes = sizeof(float) * trialElements;
+  auto *gathered = reinterpret_cast<float *>(all);
+  // Every order of adding gives the same sum.
+  std::vector<float> values(trialElements), sums(trialElements);
+  for (int64_t i = 0; i < trialElements; ++i)
+    values[size_t(i)] = float((first + i) % 97);
+  QWEN_RETURN_IF_ERROR(
+      cudaStatus(cudaMemcpyAsync(mine, values.data(), bytes,
+                                 cudaMemcpyHostToDevice, streams[1]),
+                 "cannot write device memory"));
+  QWEN_RETURN_IF_ERROR(
+      nccl->allGather(mine, gathered, int64_t(bytes), streams[1]));
+  QWEN_RETURN_IF_ERROR(nccl->reduceScatter(gathered, gathered + first,
+                                           trialElements, streams[1]));
+  QWEN_RETURN_IF_ERROR(await([&] { return streams.query(); },
+                             "the first exchange between the GPUs"));
   QWEN_RETURN_IF_ERROR(cudaStatus(
-      cudaMemcpyAsync(mine.data(), values.data(), size_t(bytes),
-                      cudaMemcpyHostToDevice, stream),
-      "cannot write device memory"));
-  QWEN_RETURN_IF_ERROR(
-      nccl->allGather(own, gathered, part * int64_t(sizeof(float)), stream));
-  QWEN_RETURN_IF_ERROR(
-      nccl->reduceScatter(gathered, gathered + ranks.rank() * part, part,
-                          stream));
-  auto idle = [&] { return streams.query(); };
-  QWEN_RETURN_IF_ERROR(await(idle, "the first exchange between the GPUs"));
-  size_t first = size_t(ranks.rank() * part);
-  QWEN_RETURN_IF_ERROR(
-      cudaStatus(cudaMemcpy(values.data(), gathered + first,
-                            size_t(part) * sizeof(float),
-                            cudaMemcpyDeviceToHost),
-                 "cannot read device memory"));
-  if (!std::equal(values.begin(), values.begin() + part,
-                  expected.begin() + int64_t(first)))
+      cudaMemcpy(sums.data(), gathered + first, bytes, cudaMemcpyDeviceToHost),
+      "cannot read device memory"));
+  for (float &value : values)
+    value *= float(size);
+  if (sums != values)
     return makeError(StatusCode::Internal,
                      "NCCL {} does not bring the ranks' data together",
                      nccl::versionText(nccl->library().version));
   return okStatus();
+}
+
+/// One operation of either kind. The first one opens the connection, which a
+/// capture is no place for.
+Status CudaRanks::tryConnection(const CudaStreams &streams) {
+  int64_t bytes = trialElements * int64_t(sizeof(float));
+  StatusOr<CudaArena> mine = CudaArena::allocate(bytes, "a trial"),
+                      all =
+                          CudaArena::allocate(bytes * ranks.size(), "a trial");
+  Status tried = mine.ok() ? all.status() : mine.status();
+  if (tried.ok())
+    tried = exchange(streams, mine->data(), all->data());
+  // Before the memory goes.
+  if (!tried.ok() && !abandon(streams, [] {}))
+    cudaIsAbandoned = true;
+  return tried;
 }
 
 Status CudaRanks::await(const std::function<cudaError_t()> &query,
@@ -145,8 +151,8 @@ bool CudaRanks::abandon(const CudaStreams &streams,
                         const std::function<void()> &destroyGraphs) {
   Clock::time_point end = Clock::now() + abortLimit;
   nccl->startAbort();
-  cudaError_t answer = poll([&] { return streams.query(); },
-                            [&] { return Clock::now() < end; });
+  cudaError_t answer =
+      poll([&] { return streams.query(); }, [&] { return Clock::now() < end; });
   if (answer == cudaErrorNotReady)
     return false;
   destroyGraphs();

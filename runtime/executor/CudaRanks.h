@@ -44,6 +44,7 @@ private:
   explicit CudaRanks(Communicator &ranks) : ranks(ranks) {}
   Status checkDevices(const CudaDevice &device);
   Status tryConnection(const CudaStreams &streams);
+  Status exchange(const CudaStreams &streams, std::byte *mine, std::byte *all);
 
   Communicator &ranks;
   std::unique_ptr<NcclCommunicator> nccl;
