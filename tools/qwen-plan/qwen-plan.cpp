@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PrintPlan.h"
+#include "Scale.h"
 
 #include <cstdio>
 #include <cstring>
@@ -15,7 +16,8 @@ using namespace qwen;
 namespace {
 
 constexpr const char *usage =
-    "usage: qwen-plan PLAN [--summary [--json] | --memory | --program NAME]\n"
+    "usage: qwen-plan PLAN [--summary [--json] | --memory | --program NAME |\n"
+    "                       --scale=N,...]\n"
     "  prints a plan as text: summary, memory map, launches of every program\n"
     "  --summary       the summary only; with --json as one JSON object\n"
     "  --memory        the memory map only\n"
@@ -24,6 +26,7 @@ constexpr const char *usage =
 struct Options {
   std::string path, program;
   bool summary = false, json = false, memory = false, help = false;
+  ScaleRequest scale;
 };
 
 StatusOr<Options> parseOptions(int argc, char **argv) {
@@ -43,6 +46,10 @@ StatusOr<Options> parseOptions(int argc, char **argv) {
         return invalidArgument("--program needs the name of a program");
       options.program = argv[i];
     } else if (argument.starts_with("-")) {
+      QWEN_ASSIGN_OR_RETURN(bool taken,
+                            parseScaleOption(argument, options.scale));
+      if (taken)
+        continue;
       return invalidArgument("unknown option '{}'; see --help", argument);
     } else if (options.path.empty()) {
       options.path = argument;
@@ -54,12 +61,13 @@ StatusOr<Options> parseOptions(int argc, char **argv) {
   if (options.path.empty() && !options.help)
     return invalidArgument("no plan given; see --help");
   if (int(options.summary) + int(options.memory) +
-          int(!options.program.empty()) >
+          int(!options.program.empty()) + int(!options.scale.ranks.empty()) >
       1)
     return invalidArgument(
-        "--summary, --memory and --program exclude each other");
+        "--summary, --memory, --program and --scale exclude each other");
   if (options.json && !options.summary)
     return invalidArgument("--json goes with --summary");
+  QWEN_RETURN_IF_ERROR(checkScale(options.scale));
   return options;
 }
 
@@ -68,6 +76,8 @@ StatusOr<std::string> render(const Plan &plan, const Options &options) {
     return options.json ? summaryJson(plan) : summaryText(plan);
   if (options.memory)
     return memoryMap(plan);
+  if (!options.scale.ranks.empty())
+    return scaleText(plan, options.scale);
   if (!options.program.empty()) {
     auto program = plan.findProgram(options.program);
     if (!program)
@@ -84,7 +94,7 @@ StatusOr<std::string> render(const Plan &plan, const Options &options) {
 Status run(int argc, char **argv) {
   QWEN_ASSIGN_OR_RETURN(Options options, parseOptions(argc, argv));
   if (options.help) {
-    std::fputs(usage, stdout);
+    std::fputs((std::string(usage) + scaleUsage()).c_str(), stdout);
     return okStatus();
   }
   QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.path));
