@@ -13,6 +13,12 @@ namespace qwen::bench {
 inline const std::vector<int64_t> sevenRagged = {1602, 841,  1038, 1566,
                                                  444,  1669, 1032};
 
+/// The same for several ranks: any number of these seven are packed as so many
+/// full packs of 8192 tokens, as each document is more than half of what the
+/// longer ones leave of a pack.
+inline const std::vector<int64_t> sevenHalving = {4500, 2000, 900, 420,
+                                                  200,  100,  72};
+
 } // namespace qwen::bench
 
 #endif // QWEN_RUNTIME_BENCHMARK_DOCUMENTS_H

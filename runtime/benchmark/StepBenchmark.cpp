@@ -3,11 +3,14 @@
 #include "runtime/benchmark/StepBenchmark.h"
 
 #include "qwen/Support/Random.h"
+#include "runtime/benchmark/Documents.h"
+#include "runtime/data/Packing.h"
 #include "runtime/support/Print.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/ranges.h>
+#include <numeric>
 #include <unistd.h>
 
 using namespace qwen;
@@ -100,6 +103,7 @@ bench::measureSteps(PlanEngine &engine, const Plan &plan,
   StepLoop loop(engine, trainer, options);
   QWEN_RETURN_IF_ERROR(loop.run(measured));
   measured.peakTflops = options.peakTflops * engine.ranks().size();
+  measured.ranks = engine.ranks().size();
   measured.packTokens = plan.info().tokens;
   measured.accumulation = trainerOptions.accumulation;
   Executor &device = engine.device();
@@ -123,14 +127,15 @@ std::string bench::jsonFields(const StepMeasurement &measured) {
   std::string text = fmt::format(
       "\"median_ms\": {:.4f}, \"min_ms\": {:.4f}, \"max_ms\": {:.4f}, "
       "\"step_ms\": [{:.4f}], \"tokens\": {}, \"tokens_per_s\": {:.1f}, "
-      "\"pack_tokens\": {}, \"accumulation\": {}, \"model_flops\": {}, "
+      "\"ranks\": {}, \"pack_tokens\": {}, \"accumulation\": {}, "
+      "\"model_flops\": {}, "
       "\"hardware_flops\": {}, \"first_step_s\": {:.3f}, \"first_loss\": {}, "
       "\"last_loss\": {}, \"gpu_kernels\": {}, \"driver_calls\": {}, "
       "\"plan_bytes\": {}, \"before_bytes\": {}, \"library_bytes\": {}, "
       "\"forecast_bytes\": {}",
       measured.medianMilliseconds(), *least, *most,
       fmt::join(measured.milliseconds, ", "), measured.tokens,
-      double(measured.tokens) / seconds, measured.packTokens,
+      double(measured.tokens) / seconds, measured.ranks, measured.packTokens,
       measured.accumulation, measured.modelFlops, measured.hardwareFlops,
       measured.firstStepSeconds, measured.firstLoss, measured.lastLoss,
       measured.launches.kernels, measured.launches.driverCalls,
@@ -186,5 +191,38 @@ bench::randomDocuments(const std::vector<int64_t> &lengths, int64_t vocabSize,
                                     : StatusOr<TokenDataset>(written);
   // The mapping stays; the name is not needed any more.
   ::unlink(path.c_str());
+  return data;
+}
+
+StatusOr<TokenDataset> bench::packsOfStep(const std::vector<int64_t> &lengths,
+                                          const PlanInfo &info, int64_t ranks,
+                                          int64_t accumulation, uint32_t seed) {
+  int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
+  auto documents = int64_t(lengths.size());
+  if (tokens > info.tokens || documents > info.maxDocuments)
+    return invalidArgument("the documents of a pack have {} tokens in {} "
+                           "documents, a pack of this plan holds {} in {}",
+                           tokens, documents, info.tokens, info.maxDocuments);
+  int64_t packs = ranks * accumulation;
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < packs; ++i)
+    all.insert(all.end(), lengths.begin(), lengths.end());
+  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
+                        randomDocuments(all, info.vocabSize, seed));
+  QWEN_ASSIGN_OR_RETURN(
+      EpochPacking packing,
+      EpochPacking::create(data, {info.tokens, info.maxDocuments}, seed, 0));
+  auto holdsAll = [&](int64_t pack) {
+    return int64_t(packing.pack(pack).size()) == documents;
+  };
+  bool alike = packing.packs() == packs;
+  for (int64_t pack = 0; alike && pack < packs; ++pack)
+    alike = holdsAll(pack);
+  if (!alike)
+    return invalidArgument(
+        "documents of {} tokens, {} times, are not packed as so many packs "
+        "that hold each once; lengths of which each is more than half of what "
+        "the longer ones leave of a pack are, such as {}",
+        fmt::join(lengths, ","), packs, fmt::join(sevenHalving, ","));
   return data;
 }

@@ -33,7 +33,8 @@ struct StepBenchmarkOptions {
   std::FILE *log = stderr; ///< a line a step
 };
 
-/// What was measured. Sums are over the timed steps.
+/// What was measured. Sums are over the timed steps and all ranks; launches and
+/// memory are those of one rank.
 struct StepMeasurement {
   std::vector<double> milliseconds; ///< of each timed step
   double firstStepSeconds = 0;      ///< from the start of the program
@@ -42,7 +43,7 @@ struct StepMeasurement {
   double hardwareFlops = 0;         ///< as the launches do, recomputed ones too
   double peakTflops = 0;
   double firstLoss = 0, lastLoss = 0;
-  int64_t packTokens = 0, accumulation = 0;
+  int64_t packTokens = 0, accumulation = 0, ranks = 1;
   LaunchCounts launches; ///< a step
   MemoryReport memory;
   int64_t forecastBytes = 0; ///< of device memory, by the plan
@@ -59,10 +60,16 @@ StatusOr<StepMeasurement> measureSteps(PlanEngine &engine, const Plan &plan,
 /// The measurement's fields as those of a JSON object, without braces.
 std::string jsonFields(const StepMeasurement &measured);
 
-/// A data set of documents of these lengths with random tokens. Where they fill
-/// a pack exactly, every epoch is that one pack.
+/// A data set of documents of these lengths with random tokens.
 StatusOr<TokenDataset> randomDocuments(const std::vector<int64_t> &lengths,
                                        int64_t vocabSize, uint32_t seed);
+
+/// A data set each of whose epochs is a step of `ranks` times `accumulation`
+/// packs that all hold documents of these lengths. InvalidArgument where they
+/// do not fit a pack, or where so many of them are packed otherwise.
+StatusOr<TokenDataset> packsOfStep(const std::vector<int64_t> &lengths,
+                                   const PlanInfo &info, int64_t ranks,
+                                   int64_t accumulation, uint32_t seed);
 
 } // namespace qwen::bench
 

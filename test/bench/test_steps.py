@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""qwen-bench step on plans that make_plans cuts from a tiny config, on the CPU: lines of JSON, and one line for what is wrong."""
+"""qwen-bench step on plans that make_plans cuts from a tiny config, on the CPU, alone and under mpirun."""
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -14,9 +15,16 @@ DOCUMENTS = [40, 50, 6]
 TOKENS = sum(DOCUMENTS)
 
 
+# Ranks may be more than processors, also as root in a container.
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive", OMPI_ALLOW_RUN_AS_ROOT="1",
+                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+                   OMPI_MCA_hwloc_base_binding_policy="none")
+HAS_MPI = (TOOLS / "qwen-bench" / "libqwen_mpi.so").exists() and shutil.which("mpirun")
+
+
 def run(*command):
-    return subprocess.run([str(part) for part in command], env=dict(os.environ, OMP_NUM_THREADS="1"), text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False)
+    return subprocess.run([str(part) for part in command], env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=240, check=False)
 
 
 def make_plans(folder, *plans):
@@ -75,6 +83,38 @@ class StepBenchmarkTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn(str(TOKENS + 1), done.stderr)
+
+    def test_a_step_of_several_packs(self):
+        row = json.loads(bench(Path(self.folder.name, f"tiny-2l-{TOKENS}.fb"), "--accumulation", 3).stdout)
+        self.assertEqual((row["accumulation"], row["tokens"]), (3, 2 * 3 * TOKENS))
+
+    def test_documents_of_which_several_packs_are_packed_otherwise(self):
+        done = run(TOOLS / "qwen-bench" / "qwen-bench", "step", Path(self.folder.name, f"tiny-2l-{TOKENS}.fb"), "--documents",
+                   "34,32,30", "--accumulation", 2)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn("34,32,30", done.stderr)
+
+    @unittest.skipUnless(HAS_MPI, "MPI and mpirun are not installed")
+    def test_ranks_run_a_plan_together(self):
+        done = make_plans(self.folder.name, "--world-size", 2, "tiny:2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plan = Path(self.folder.name, f"tiny-2l-{TOKENS}-2r.fb")
+        command = [TOOLS / "qwen-bench" / "qwen-bench", "step", plan, "--documents", ",".join(map(str, DOCUMENTS)), "--steps", 2,
+                   "--warm-up", 1]
+        done = run("mpirun", "-n", 2, *command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        row = json.loads(done.stdout)
+        self.assertEqual((row["ranks"], row["layers"], row["tokens"]), (2, 2, 2 * 2 * TOKENS))
+        self.assertLess(row["last_loss"], row["first_loss"])
+        one = json.loads(bench(Path(self.folder.name, f"tiny-2l-{TOKENS}.fb")).stdout)
+        self.assertAlmostEqual(row["model_flops"], 2 * one["model_flops"], delta=1e-6 * row["model_flops"])
+        # The other way round: one line, and no rank goes on alone.
+        done = run("mpirun", "-n", 3, *command)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("2", done.stderr)
+        self.assertIn("3", done.stderr)
 
     def test_unknown_config(self):
         done = make_plans(self.folder.name, "nosuch:4")

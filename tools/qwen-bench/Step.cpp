@@ -1,7 +1,8 @@
 //===- Step.cpp - Times of training steps of whole plans ------------------===//
 //
 // One line of JSON a plan, and one for what a block of layers costs where
-// several plans differ in depth alone.
+// several plans differ in depth alone. Under mpirun or srun the ranks run a
+// sharded plan together and the first one prints.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,10 +13,12 @@
 #include "runtime/profile/Implementations.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
+#include "runtime/support/Print.h"
 #include "runtime/trainer/Initialize.h"
 
 #include <filesystem>
 #include <memory>
+#include <unistd.h>
 
 using namespace qwen;
 using namespace qwen::bench;
@@ -28,9 +31,13 @@ struct StepOptions {
   std::string model = "qwen3.8-27b";
   std::vector<int64_t> layers;
   int64_t tokens = 8192;
-  std::vector<int64_t> documents = sevenRagged;
+  std::vector<int64_t> documents; ///< empty: the comparison's
   bool plainLaunches = false;
+  double rankTimeout = 30; ///< seconds
+  Communicator *ranks = &selfCommunicator();
   StepBenchmarkOptions benchmark;
+
+  bool isFirst() const { return ranks->rank() == 0; }
 };
 
 /// A plan that was measured.
@@ -75,24 +82,17 @@ static std::string factOf(const Plan &plan, std::string_view name) {
   return "";
 }
 
-static StatusOr<PlanTime> measurePlan(const std::string &path,
-                                      const StepOptions &options) {
-  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(path));
-  const PlanInfo &info = plan.info();
-  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
-                        randomDocuments(options.documents, info.vocabSize,
-                                        options.benchmark.trainer.seed));
-  ExecutorOptions executor;
-  executor.graph = !options.plainLaunches;
-  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, PlanEngine::create(plan, executor));
-  QWEN_RETURN_IF_ERROR(
-      initializeParameters(engine, options.benchmark.trainer.seed));
-  StepBenchmarkOptions benchmark = options.benchmark;
-  if (benchmark.peakTflops == 0)
-    benchmark.peakTflops = peakTflops(info.targetKind);
-  QWEN_ASSIGN_OR_RETURN(StepMeasurement measured,
-                        measureSteps(engine, plan, data, benchmark));
+/// Depth of the plan's model; 0 where it does not say.
+static int64_t layersOf(const Plan &plan) {
   std::string depth = factOf(plan, "num_hidden_layers");
+  return depth.empty() ? 0 : std::stoll(depth);
+}
+
+static void printMeasured(const std::string &path, const Plan &plan,
+                          PlanEngine &engine, const StepOptions &options,
+                          const StepMeasurement &measured) {
+  const PlanInfo &info = plan.info();
+  int64_t layers = layersOf(plan);
   fmt::print("{{\"bench\": \"step\", \"side\": \"ours\", \"plan\": {}, "
              "\"model\": {}, \"target\": {}, \"flags\": {}, \"device\": {}, "
              "\"layers\": {}, \"documents\": [{}], {}}}\n",
@@ -100,12 +100,54 @@ static StatusOr<PlanTime> measurePlan(const std::string &path,
              jsonString(factOf(plan, "name")), jsonString(info.target),
              jsonString(info.compilerFlags),
              jsonString(engine.device().deviceName()),
-             depth.empty() ? "null" : depth, fmt::join(options.documents, ", "),
-             jsonFields(measured));
+             layers ? std::to_string(layers) : "null",
+             fmt::join(options.documents, ", "), jsonFields(measured));
+}
+
+/// The value where all ranks have one; else the error of the first that has
+/// none. For what every rank does alone.
+template <typename T>
+static StatusOr<T> agreed(const StepOptions &options, StatusOr<T> mine) {
+  QWEN_RETURN_IF_ERROR(options.ranks->agree(mine.status()));
+  return mine;
+}
+
+static StatusOr<PlanEngine> makeEngine(const Plan &plan,
+                                       const StepOptions &options) {
+  ExecutorOptions executor;
+  executor.graph = !options.plainLaunches;
+  executor.ranks = options.ranks;
+  StatusOr<PlanEngine> engine = PlanEngine::create(plan, executor);
+  // On GPUs the ranks meet in there.
+  if (plan.info().targetKind == TargetKind::Cpu)
+    return agreed(options, std::move(engine));
+  return engine;
+}
+
+static StatusOr<PlanTime> measurePlan(const std::string &path,
+                                      const StepOptions &options) {
+  QWEN_ASSIGN_OR_RETURN(Plan plan, agreed(options, Plan::load(path)));
+  const PlanInfo &info = plan.info();
+  const TrainerOptions &trainer = options.benchmark.trainer;
+  QWEN_ASSIGN_OR_RETURN(
+      TokenDataset data,
+      agreed(options,
+             packsOfStep(options.documents, info, options.ranks->size(),
+                         trainer.accumulation, trainer.seed)));
+  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, makeEngine(plan, options));
+  QWEN_RETURN_IF_ERROR(
+      initializeParameters(engine, options.benchmark.trainer.seed));
+  StepBenchmarkOptions benchmark = options.benchmark;
+  if (benchmark.peakTflops == 0)
+    benchmark.peakTflops = peakTflops(info.targetKind);
+  QWEN_ASSIGN_OR_RETURN(StepMeasurement measured,
+                        measureSteps(engine, plan, data, benchmark));
+  if (options.isFirst())
+    printMeasured(path, plan, engine, options, measured);
   PlanTime time;
   time.family = fmt::format("{} {} {} {}", info.target, info.compilerFlags,
                             info.tokens, factOf(plan, "hidden_size"));
-  time.layers = depth.empty() ? 0 : std::stoll(depth);
+  time.layers = layersOf(plan);
   time.milliseconds = measured.medianMilliseconds();
   return time;
 }
@@ -127,8 +169,13 @@ static void printBlocks(const std::vector<PlanTime> &times) {
   }
 }
 
-static Status benchSteps(StepOptions options) {
-  QWEN_ASSIGN_OR_RETURN(std::vector<std::string> paths, planPaths(options));
+static Status measurePlans(StepOptions &options) {
+  QWEN_ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                        agreed(options, planPaths(options)));
+  int64_t packs =
+      options.ranks->size() * options.benchmark.trainer.accumulation;
+  if (options.documents.empty())
+    options.documents = packs == 1 ? sevenRagged : sevenHalving;
   std::vector<PlanTime> times;
   for (const std::string &path : paths) {
     StatusOr<PlanTime> time = measurePlan(path, options);
@@ -136,8 +183,43 @@ static Status benchSteps(StepOptions options) {
     times.push_back(*time);
     options.benchmark.started = std::chrono::steady_clock::now();
   }
-  printBlocks(times);
+  if (options.isFirst())
+    printBlocks(times);
   return okStatus();
+}
+
+/// Meets the other ranks where a launcher started any.
+static StatusOr<std::unique_ptr<Communicator>> joinOthers(double timeout) {
+  CommunicatorOptions options;
+  options.rankTimeout = timeout;
+  // The main thread may wait for the lost rank forever.
+  options.onLostRank = [](const std::string &line) {
+    print(stderr, "qwen-bench: error: {}\n", line);
+    _exit(1);
+  };
+  return joinRanks(options);
+}
+
+static Status benchSteps(StepOptions options) {
+  QWEN_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> joined,
+                        joinOthers(options.rankTimeout));
+  if (!joined)
+    return measurePlans(options);
+  options.ranks = joined.get();
+  if (!options.isFirst())
+    options.benchmark.log = std::fopen("/dev/null", "w");
+  if (!options.benchmark.log)
+    return makeError(StatusCode::IoError, "cannot open /dev/null");
+  Status status = measurePlans(options);
+  if (status.ok())
+    return joined->leave();
+  if (!joined->isAgreed(status)) {
+    joined->fail(status);
+    return status.withContext(fmt::format("rank {}", joined->rank()));
+  }
+  // All end by the same error, of which one tells.
+  (void)joined->leave();
+  return options.isFirst() ? status : Status(status.code(), "");
 }
 
 Action bench::addStepCommand(CLI::App &command) {
@@ -152,25 +234,32 @@ Action bench::addStepCommand(CLI::App &command) {
                   "Depths of --model whose plans lie in --plan-dir, shallow "
                   "ones first")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(within(positiveCount));
   command.add_option("--plan-dir", options->planDirectory,
                      "Folder of plans made by tools/bench/make_plans");
   command.add_option("--model", options->model, "Config that --layers cuts");
   command.add_option("--tokens", options->tokens, "Tokens of those plans");
   command
       .add_option("--documents", options->documents,
-                  "Lengths of the documents of a pack")
+                  "Lengths of the documents of a pack; default: seven ragged "
+                  "ones, or where a step has several packs, seven of which all "
+                  "packs of a step are made")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(within(positiveCount));
   command.add_option("--steps", benchmark.steps, "Timed steps")
-      ->check(CLI::PositiveNumber);
+      ->check(within(positiveCount));
   command.add_option("--warm-up", benchmark.warmUp, "Steps before them")
-      ->check(CLI::PositiveNumber);
+      ->check(within(positiveCount));
   command
       .add_option("--accumulation", benchmark.trainer.accumulation,
-                  "Packs of a step")
-      ->check(CLI::PositiveNumber);
+                  "Packs of a step and rank")
+      ->check(within(positiveCount));
   command.add_option("--lr", benchmark.trainer.schedule.peak, "Learning rate");
+  command
+      .add_option("--rank-timeout", options->rankTimeout,
+                  "Seconds without a sign of life, or in one launch, after "
+                  "which a rank counts as lost")
+      ->check(within(OptionRange::whole(1, 86400)));
   command.add_flag("--plain-launches", options->plainLaunches,
                    "Launches one by one instead of a replayed graph");
   command

@@ -61,7 +61,8 @@ int main(int argc, char **argv) {
     Status status = action();
     std::fflush(stdout);
     if (!status.ok()) {
-      fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
+      if (!status.message().empty()) // else another rank tells
+        fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
       return 1;
     }
   }
