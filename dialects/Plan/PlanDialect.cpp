@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Kernel/Kernel.h"
+#include "dialects/Kernel/KernelStreams.h"
 #include "dialects/Plan/Plan.h"
 #include "qwen/Plan/ParameterInit.h"
 #include "qwen/Plan/Sharding.h"
@@ -182,13 +182,16 @@ LogicalResult ProgramOp::verify() {
         return emitOpError()
                << "has two ports named '" << name.getValue() << "'";
   }
+  SmallVector<kernel::KernelOpInterface> launches;
   for (Operation &op : getBody().front()) {
-    if (!isa<kernel::KernelOpInterface>(op))
+    auto launch = dyn_cast<kernel::KernelOpInterface>(op);
+    if (!launch)
       return op.emitOpError("is no launch and must not stand in a program");
+    launches.push_back(launch);
     for (Value operand : op.getOperands())
       if (!operand.getDefiningOp<ViewOp>())
         return op.emitOpError(
             "operands in a program must be results of plan.view");
   }
-  return success();
+  return kernel::verifyStreams(launches);
 }

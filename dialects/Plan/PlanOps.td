@@ -181,8 +181,10 @@ def Plan_ProgramOp : Plan_Op<"program",
   let summary = "A list of launches with named inputs and outputs";
   let description = [{
     Holds `kernel` ops only, whose operands are `plan.view`s of the module. They
-    run front to back in one stream, so that the order alone covers every
-    hazard. A launch may carry `qwen.label`, the place in the model it serves.
+    run in this order, collectives on a stream of their own: those have
+    `qwen.stream = 1`, and `qwen.waits` lists the earlier launches of the other
+    stream that must be done before a launch starts. A launch may carry
+    `qwen.label`, the place in the model it serves.
 
     ```mlir
     plan.program @eval inputs(["tokens"] %0 : memref<8xi32>)

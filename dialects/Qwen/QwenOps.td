@@ -107,7 +107,8 @@ def Qwen_BucketOp : Qwen_Op<"bucket",
     A flat sequence of parameters of one element type, which the ranks hold by
     equal parts. Parameter i begins at element `offsets[i]`: a multiple of 64,
     or right behind the one before it, which is so inside a stack. Elements
-    that belong to no parameter are zero.
+    that belong to no parameter are zero. Gradients are held in `gradient_type`,
+    where it is given, else in float32 (float64 for f64).
 
     ```mlir
     qwen.bucket @"model.norm.f32" : tensor<256xf32>
@@ -117,8 +118,13 @@ def Qwen_BucketOp : Qwen_Op<"bucket",
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<Qwen_Tensor>:$type,
                        SymbolRefArrayAttr:$parameters,
-                       DenseI64ArrayAttr:$offsets);
+                       DenseI64ArrayAttr:$offsets,
+                       OptionalAttr<TypeAttr>:$gradient_type);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
+  let extraClassDeclaration = [{
+    /// Element type of this rank's gradients.
+    ::mlir::Type gradientElement();
+  }];
 }
 
 def Qwen_AllGatherOp : Qwen_Op<"all_gather",

@@ -131,7 +131,18 @@ LogicalResult BucketOp::verify() {
                             "but has "
                          << getOffsets().size() << " for "
                          << getParameters().size();
+  Type wide = wideType(type.getElementType());
+  if (gradientElement() != wide &&
+      (!gradientElement().isBF16() || wide.isF64()))
+    return emitOpError() << "gradient_type must be "
+                         << (wide.isF64() ? "f64" : "f32 or bf16")
+                         << ", but is " << gradientElement();
   return success();
+}
+
+Type BucketOp::gradientElement() {
+  return getGradientType().value_or(
+      wideType(cast<RankedTensorType>(getType()).getElementType()));
 }
 
 static LogicalResult verifyFlat(Operation *op, RankedTensorType type) {

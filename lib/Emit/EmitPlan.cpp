@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Emit/EmitPlan.h"
-#include "dialects/Kernel/Kernel.h"
+#include "dialects/Kernel/KernelStreams.h"
 #include "dialects/Plan/Plan.h"
 #include "lib/Emit/SerializeKernel.h"
 #include "qwen/Plan/KernelAbi.h"
@@ -158,10 +158,18 @@ Emitter::emitPorts(ArrayAttr names, ValueRange operands) {
 Offset<plan::Program> Emitter::emitProgram(plan::ProgramOp program) {
   std::vector<Offset<plan::Step>> steps;
   for (Operation &launch : program.getBody().front()) {
-    SerializedKernel kernel = serializeKernel(
+    SerializedKernel table = serializeKernel(
         &launch, builder, [&](Value view) { return viewId(view); });
-    steps.push_back(plan::CreateStep(builder, kernel.type, kernel.table,
-                                     /*stream=*/0, labelId(&launch)));
+    ArrayRef<int64_t> waits = kernel::waitsOf(&launch);
+    // Absent where there are none.
+    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> waitTable;
+    if (!waits.empty())
+      waitTable = builder.CreateVector(
+          std::vector<uint32_t>(waits.begin(), waits.end()));
+    steps.push_back(
+        plan::CreateStep(builder, table.type, table.table,
+                         static_cast<uint8_t>(kernel::streamOf(&launch)),
+                         labelId(&launch), waitTable));
   }
   auto inputs = emitPorts(program.getInputNames(), program.getInputs());
   auto outputs = emitPorts(program.getOutputNames(), program.getOutputs());

@@ -58,13 +58,37 @@ void FunctionLowering::lowerBucketPart(BucketPartOp op) {
   bufferOf[op.getValue()] = part;
 }
 
+/// Whether something reads `value`, or what it is made of without a copy, and
+/// does not stand before `end`. `reader` is what leads to `end`.
+static bool isReadAfter(Value value, Operation *reader, Operation *end) {
+  for (Operation *user : value.getUsers()) {
+    bool isView = isa<ReshapeOp, SplitOp, ConcatOp>(user);
+    if (user != reader && (isView || !user->isBeforeInBlock(end)))
+      return true;
+  }
+  Operation *maker = value.getDefiningOp();
+  return isa_and_nonnull<ReshapeOp, SplitOp, ConcatOp>(maker) &&
+         llvm::any_of(maker->getOperands(), [&](Value source) {
+           return !source.getDefiningOp<arith::ConstantOp>() &&
+                  isReadAfter(source, maker, end);
+         });
+}
+
 LogicalResult FunctionLowering::lowerReduceScatter(ReduceScatterOp op) {
   auto bucket = context.module.lookupSymbol<BucketOp>(op.getBucket());
   Value full = contiguousBuffer(op.getFlat(),
                                 "a gradient to scatter must be contiguous");
+  if (isa<BlockArgument>(op.getFlat()) || isReadAfter(op.getFlat(), op, op)) {
+    auto copy = memref::AllocOp::create(builder, op.getLoc(),
+                                        contiguousType(op.getFlat().getType()));
+    copy->setAttr("qwen.name", builder.getStringAttr("copy"));
+    createCopy(op.getLoc(), full, copy,
+               "a scatter destroys a gradient that is used elsewhere too");
+    full = copy;
+  }
   kernel::ReduceScatterOp::create(builder, op.getLoc(), full,
                                   shard(op.getLoc(), StorageRole::Gradient,
-                                        bucket, wideType(elementOf(bucket))),
+                                        bucket, bucket.gradientElement()),
                                   /*accumulate=*/!op.getOverwrite());
   return success();
 }
@@ -80,7 +104,7 @@ LogicalResult FunctionLowering::lowerShardedGradNorm(GradNormOp op) {
   for (int64_t number : bucketsOf(op.getParameters())) {
     BucketOp bucket = context.buckets[number];
     gradients.push_back(
-        shard(loc, StorageRole::Gradient, bucket, wideType(elementOf(bucket))));
+        shard(loc, StorageRole::Gradient, bucket, bucket.gradientElement()));
   }
   auto sums = [&](int64_t count, StringRef name) -> Value {
     auto alloc = memref::AllocOp::create(
@@ -107,7 +131,7 @@ LogicalResult FunctionLowering::lowerShardedAdamW(AdamWOp op) {
       return shard(op.getLoc(), role, bucket, type);
     };
     params.push_back(store(StorageRole::Parameter, element));
-    grads.push_back(store(StorageRole::Gradient, wideType(element)));
+    grads.push_back(store(StorageRole::Gradient, bucket.gradientElement()));
     moments1.push_back(store(StorageRole::Moment1, op.getMomentType()));
     moments2.push_back(store(StorageRole::Moment2, op.getMomentType()));
     if (std::optional<Type> master = op.getMasterType())

@@ -30,7 +30,7 @@ struct Slot {
 class ProgramPlanner {
 public:
   ProgramPlanner(func::FuncOp program, bool reuse)
-      : memory(program), reuse(reuse) {}
+      : memory(program), order(memory.launches()), reuse(reuse) {}
 
   LogicalResult makeSlots();
   /// Sets the attributes; returns the size of the arena.
@@ -46,6 +46,7 @@ private:
                    OpOperand &out);
 
   ProgramMemory memory;
+  StreamOrder order;
   bool reuse;
   int64_t inPlace = 0, most = 0;
   std::vector<Slot> slots;
@@ -64,7 +65,7 @@ LogicalResult ProgramPlanner::addSlot(memref::AllocOp alloc) {
                alloc.getLoc())
            << "memory is read before anything is written to it";
   LiveRange range{alignBytes(reachedBytes(alloc)), touches.front().step,
-                  touches.back().step};
+                  memory.lastStep(alloc, order)};
   slotOf[alloc] = slots.size();
   slots.push_back({{alloc}, range});
   return success();

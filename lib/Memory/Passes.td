@@ -83,12 +83,55 @@ def RecomputePass : Pass<"qwen-recompute", "::mlir::ModuleOp"> {
     Statistic<"numLaunches", "launches-added", "Launches copied">];
 }
 
+def AssignStreamsPass : Pass<"qwen-assign-streams", "::mlir::ModuleOp"> {
+  let summary = "Put collectives on a stream of their own";
+  let description = [{
+    Launches of stream 0 compute, those of stream 1 are the collectives; each
+    stream keeps the order of the program. A launch starts when the launches that
+    its `qwen.waits` name are done, and with them those before on their stream:
+    - A collective waits for the launch of stream 0 that stands before it. Where
+      it stands is thereby when it starts.
+    - A launch of stream 0 waits for the latest collective that writes what it
+      reads, or touches what it writes.
+    - The first launch that writes a unit's gradients, which are joined in memory
+      of their own, waits for the scatters of the last unit but one, so that no
+      more than two units' memory is in use.
+    A wait for what is known to be done is left out. Memory is reused without
+    any further wait: see `qwen-assign-offsets`.
+
+    Runs when all launches have their place, as waits count launches. A program
+    without collectives stays as it is.
+
+    Input:
+    ```mlir
+    kernel.copy ins(%x : …) outs(%a : …)
+    kernel.all_gather ins(%s : memref<64xf32>) outs(%w : memref<128xf32>)
+    kernel.copy ins(%a : …) outs(%b : …)
+    kernel.copy ins(%w : …) outs(%c : …)
+    ```
+    Output:
+    ```mlir
+    kernel.copy ins(%x : …) outs(%a : …)
+    kernel.all_gather ins(%s : memref<64xf32>) outs(%w : memref<128xf32>) {qwen.stream = 1 : i64, qwen.waits = array<i64: 0>}
+    kernel.copy ins(%a : …) outs(%b : …)
+    kernel.copy ins(%w : …) outs(%c : …) {qwen.waits = array<i64: 1>}
+    ```
+    Remarks say of each collective what waits for it and what hides it.
+  }];
+  let options = [
+    Option<"remarks", "remarks", "bool", "false",
+           "Report what hides each collective">];
+  let statistics = [Statistic<"numWaits", "waits", "Waits of launches">];
+}
+
 def AssignOffsetsPass : Pass<"qwen-assign-offsets", "::mlir::ModuleOp"> {
   let summary = "Give every buffer its place";
   let description = [{
-    Allocations of a program live from their first to their last launch. An
-    output takes over the memory of an input that dies at the launch, where the
-    kernel allows it. The others are placed largest first, each in the smallest
+    Allocations of a program live from their first to their last launch; those
+    that a collective touches, to the first launch of stream 0 that starts when
+    it is known to be done, or to the end of the program. What is placed there
+    later is thereby touched later, on whatever stream. An output takes over the
+    memory of an input that dies at the launch, where the kernel allows it. The others are placed largest first, each in the smallest
     gap between those that live at the same time; programs share the arena.
 
     Persistent memory (parameters, gradients, moments, masters) is laid out in
@@ -130,8 +173,10 @@ def VerifyMemoryPass : Pass<"verify-memory", "::mlir::ModuleOp"> {
     Programs hold launches, views, storages and allocations only; every
     allocation has a place of 64-byte alignment inside the arena; no two
     allocations that live at the same launch share a byte, but for in-place
-    hand-over; nothing is read, or added to, before it is written; a launch that
-    overwrites a gradient is the first of its program that touches it.
+    hand-over; nothing is read, or added to, before it is written, or after a
+    scatter has destroyed it; a launch that overwrites a gradient is the first of
+    its program that touches it. Collectives alone are on stream 1, and waits
+    name earlier launches of the other stream.
 
     Two allocations that live together in the same bytes:
     ```mlir

@@ -80,3 +80,10 @@ ArrayRef<Touch> ProgramMemory::touches(Value root) const {
     return {};
   return found->second;
 }
+
+int64_t ProgramMemory::lastStep(Value root, const StreamOrder &order) const {
+  int64_t last = 0;
+  for (const Touch &touch : touches(root))
+    last = std::max(last, order.doneBy(touch.step));
+  return std::min(last, static_cast<int64_t>(steps.size()) - 1);
+}

@@ -9,7 +9,7 @@
 #ifndef QWEN_LIB_MEMORY_PROGRAMMEMORY_H
 #define QWEN_LIB_MEMORY_PROGRAMMEMORY_H
 
-#include "dialects/Kernel/Kernel.h"
+#include "lib/Memory/StreamOrder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -54,6 +54,9 @@ public:
   llvm::ArrayRef<kernel::KernelOpInterface> launches() const { return steps; }
   /// Touches of a root; empty where it is unused.
   llvm::ArrayRef<Touch> touches(mlir::Value root) const;
+  /// The launch that must be reached before the memory of a root, which some
+  /// launch touches, may be used for something else.
+  int64_t lastStep(mlir::Value root, const StreamOrder &order) const;
   /// Allocations in program order.
   llvm::ArrayRef<mlir::memref::AllocOp> allocations() const { return allocs; }
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Kernel/KernelStreams.h"
 #include "lib/Memory/Passes.h"
 #include "lib/Memory/ProgramMemory.h"
 
@@ -39,6 +40,7 @@ private:
   LogicalResult verifyOverlap(const ProgramMemory &memory,
                               SmallVectorImpl<Placed> &placed);
   LogicalResult verifyGradients(const ProgramMemory &memory);
+  LogicalResult verifyScattered(const ProgramMemory &memory);
   int64_t arena = 0;
 };
 
@@ -55,6 +57,7 @@ LogicalResult VerifyMemoryPass::verifyOps(func::FuncOp program) {
 
 LogicalResult VerifyMemoryPass::collect(const ProgramMemory &memory,
                                         SmallVectorImpl<Placed> &placed) {
+  StreamOrder order(memory.launches());
   for (memref::AllocOp alloc : memory.allocations()) {
     auto offset = alloc->getAttrOfType<IntegerAttr>("qwen.offset");
     auto slot = alloc->getAttrOfType<IntegerAttr>("qwen.slot");
@@ -71,7 +74,7 @@ LogicalResult VerifyMemoryPass::collect(const ProgramMemory &memory,
              << "offset must be a multiple of " << bufferAlignment
              << " inside the arena of " << arena << " bytes, but is " << begin;
     placed.push_back({alloc, slot.getInt(), begin, end, touches.front().step,
-                      touches.back().step});
+                      memory.lastStep(alloc, order)});
   }
   return success();
 }
@@ -135,6 +138,24 @@ LogicalResult VerifyMemoryPass::verifyGradients(const ProgramMemory &memory) {
   return success();
 }
 
+/// A scatter destroys what it reads.
+LogicalResult VerifyMemoryPass::verifyScattered(const ProgramMemory &memory) {
+  for (size_t step = 0; step < memory.launches().size(); ++step) {
+    Operation *launch = memory.launches()[step];
+    auto scatter = dyn_cast<kernel::ReduceScatterOp>(launch);
+    if (!scatter)
+      continue;
+    Value root = rootOf(scatter.getFull()).root;
+    if (!root.getDefiningOp<memref::AllocOp>())
+      return scatter.emitOpError("destroys what is no allocation");
+    for (const Touch &touch : memory.touches(root))
+      if (touch.step > static_cast<int64_t>(step))
+        return memory.launches()[touch.step]->emitOpError(
+            "touches memory that a scatter has destroyed");
+  }
+  return success();
+}
+
 void VerifyMemoryPass::runOnOperation() {
   ModuleOp module = getOperation();
   auto sizes = module->getAttrOfType<DictionaryAttr>("qwen.memory");
@@ -150,9 +171,10 @@ void VerifyMemoryPass::runOnOperation() {
     if (failed(verifyOps(program)))
       return signalPassFailure();
     ProgramMemory memory(program);
-    if (failed(collect(memory, placed)) ||
+    if (failed(kernel::verifyStreams(memory.launches())) ||
+        failed(collect(memory, placed)) ||
         failed(verifyOverlap(memory, placed)) ||
-        failed(verifyGradients(memory)))
+        failed(verifyGradients(memory)) || failed(verifyScattered(memory)))
       return signalPassFailure();
   }
 }

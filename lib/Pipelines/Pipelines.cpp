@@ -42,6 +42,7 @@ static void buildSharding(OpPassManager &pm, const CompileOptions &options) {
     sharding.worldSize = options.worldSize;
     sharding.prefetch = options.prefetch;
     sharding.reshardAfterForward = options.reshardAfterForward;
+    sharding.gradType = options.gradType;
     sharding.remarks = options.shardingRemarks;
     pm.addPass(createShardingPass(sharding));
   }
@@ -68,6 +69,9 @@ static void buildFusion(OpPassManager &pm, const CompileOptions &options) {
 }
 
 static void buildLowering(OpPassManager &pm, const CompileOptions &options) {
+  // After fusion, which orders ops anew; launches keep the order from here on.
+  if (options.worldSize > 1)
+    pm.addNestedPass<func::FuncOp>(createHoistScattersPass());
   pm.addPass(createLowerToKernelsPass());
   if (targetKind(options.target) == TargetKind::Cuda)
     pm.addPass(createChooseAlgorithmsPass({options.tuning}));
@@ -95,6 +99,11 @@ static void buildMemory(OpPassManager &pm, const CompileOptions &options) {
   RecomputePassOptions recompute;
   recompute.policy = options.recompute;
   pm.addPass(createRecomputePass(recompute));
+  // After recomputation, which adds launches; before the offsets, as memory
+  // that collectives touch lives until they are waited for.
+  AssignStreamsPassOptions streams;
+  streams.remarks = options.shardingRemarks;
+  pm.addPass(createAssignStreamsPass(streams));
   AssignOffsetsPassOptions offsets;
   offsets.target = options.target;
   pm.addPass(createAssignOffsetsPass(offsets));

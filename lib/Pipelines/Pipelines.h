@@ -54,6 +54,8 @@ struct CompileOptions {
   int64_t worldSize = 1;
   /// Units that are gathered ahead of their use.
   int64_t prefetch = 1;
+  /// Element type of the gradients that ranks hold: f32 or bf16.
+  std::string gradType = "f32";
   /// Off: a program gathers each unit once and keeps it.
   bool reshardAfterForward = true;
   /// Report groups and chain ends.

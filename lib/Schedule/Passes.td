@@ -9,11 +9,12 @@ def SchedulePass : Pass<"qwen-schedule", "::mlir::ModuleOp"> {
   let summary = "Turn programs with places into the plan dialect";
   let description = [{
     Fixes the order of launches and spells out all memory: arenas, buffers with
-    lifetimes, typed views, the parameter table. A plan has one stream, stream 0,
-    on CPUs and GPUs, and its launches keep the order of the program. Each launch
-    ends before the next begins, so that every hazard (read after write, write
-    after read, reuse of memory by in-place hand-over or by a later buffer) is
-    covered by that order and no event is needed.
+    lifetimes, typed views, the parameter table. Launches keep the order of the
+    program, and with it their numbers, by which `qwen.waits` name them. On one
+    stream each launch ends before the next begins, so that every hazard (read
+    after write, write after read, reuse of memory by in-place hand-over or by a
+    later buffer) is covered by that order; between the two streams of a plan for
+    several ranks the waits cover it (`qwen-assign-streams`).
 
     Input:
     ```mlir
@@ -45,7 +46,7 @@ def VerifySchedulePass : Pass<"verify-schedule", "::mlir::ModuleOp"> {
   let summary = "Check what the schedule stage promises";
   let description = [{
     The module holds the plan dialect and at most one `kernel.binary`, one
-    header, and at least one program.
+    header, and at least one program. A plan for one rank has no collectives.
 
     What stage schedule has forgotten:
     ```mlir

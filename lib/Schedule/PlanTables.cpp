@@ -156,14 +156,14 @@ LogicalResult PlanTables::createPort(func::FuncOp program, unsigned index) {
   return success();
 }
 
-/// One buffer for all allocations of a slot, from the first touch of any of
-/// them to the last.
+/// One buffer for all allocations of a slot, for as long as one of them lives.
 void PlanTables::createSlots(func::FuncOp program) {
   struct Slot {
     int64_t offset, size, first, last;
     SmallVector<Value> allocations;
   };
   ProgramMemory memory(program);
+  StreamOrder order(memory.launches());
   std::map<int64_t, Slot> slots;
   for (memref::AllocOp alloc : memory.allocations()) {
     ArrayRef<Touch> touches = memory.touches(alloc);
@@ -174,7 +174,7 @@ void PlanTables::createSlots(func::FuncOp program) {
     Slot now{offset,
              reachedBytes(alloc),
              touches.front().step,
-             touches.back().step,
+             memory.lastStep(alloc, order),
              {}};
     Slot &slot = slots.try_emplace(number, now).first->second;
     slot.size = std::max(slot.size, now.size);

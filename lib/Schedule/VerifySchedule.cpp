@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Kernel/Kernel.h"
+#include "dialects/Kernel/KernelStreams.h"
 #include "lib/Schedule/Passes.h"
 
 namespace qwen {
@@ -37,8 +37,21 @@ public:
           << "a plan needs one header, at least one program and at most one "
              "binary, but has "
           << headers << ", " << programs << " and " << binaries;
-      signalPassFailure();
+      return signalPassFailure();
     }
+    plan::HeaderOp header = *getOperation().getOps<plan::HeaderOp>().begin();
+    if (header.getWorldSize() == 1 && failed(verifyOneRank()))
+      signalPassFailure();
+  }
+
+private:
+  /// There is nobody to talk to, so that one stream has all launches.
+  LogicalResult verifyOneRank() {
+    for (auto program : getOperation().getOps<plan::ProgramOp>())
+      for (Operation &launch : program.getBody().front())
+        if (kernel::isCollectiveLaunch(&launch))
+          return launch.emitOpError("is for several ranks, but there is one");
+    return success();
   }
 };
 

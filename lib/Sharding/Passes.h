@@ -7,6 +7,7 @@
 #ifndef QWEN_LIB_SHARDING_PASSES_H
 #define QWEN_LIB_SHARDING_PASSES_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 
 namespace qwen {

@@ -22,7 +22,8 @@ def ShardingPass : Pass<"qwen-sharding", "::mlir::ModuleOp"> {
 
     Gradients of a bucket's parameters are joined, with zeros where no parameter
     is, and scattered as soon as the last one is there. A parameter with several
-    contributions (a tied embedding) is scattered as often.
+    contributions (a tied embedding) is scattered as often. Ranks add in float32;
+    with `grad-type=bf16` a rank holds its part of the sum rounded.
 
     `@update` stays as it is: norm and AdamW of all parameters of a bucket are
     those of its shard.
@@ -58,6 +59,8 @@ def ShardingPass : Pass<"qwen-sharding", "::mlir::ModuleOp"> {
            "Units that are gathered ahead of their use">,
     Option<"reshardAfterForward", "reshard-after-forward", "bool", "true",
            "Gather a unit again in the backward pass">,
+    Option<"gradType", "grad-type", "std::string", "\"f32\"",
+           "Element type of the gradients that ranks hold: f32 or bf16">,
     Option<"remarks", "remarks", "bool", "false",
            "Report gathers and scatters of each unit">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
@@ -83,6 +86,31 @@ def VerifyShardingPass : Pass<"verify-sharding", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"worldSize", "world-size", "int64_t", "1", "Number of ranks">];
+}
+
+def HoistScattersPass : Pass<"qwen-hoist-scatters", "::mlir::func::FuncOp"> {
+  let summary = "Scatter gradients as soon as they are there";
+  let description = [{
+    Fusion gives the ops of a program a new order, in which a scatter, of which
+    nothing is made, may stand far behind its gradients: they would be kept until
+    then, and nothing would be left to hide the scatter. Moves each scatter, with
+    what joins and pads its operand, behind the op that makes the last of its
+    gradients, and behind an earlier scatter of the same bucket.
+
+    Input:
+    ```mlir
+    %dw = call @head_backward(%y)
+    %dx = call @layer_backward(%z)
+    qwen.reduce_scatter @head.f32, %dw : tensor<128xf32>
+    ```
+    Output:
+    ```mlir
+    %dw = call @head_backward(%y)
+    qwen.reduce_scatter @head.f32, %dw : tensor<128xf32>
+    %dx = call @layer_backward(%z)
+    ```
+  }];
+  let statistics = [Statistic<"numHoisted", "hoisted", "Scatters moved">];
 }
 
 #endif // QWEN_SHARDING_PASSES

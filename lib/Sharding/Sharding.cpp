@@ -29,7 +29,11 @@ struct ShardingPass : impl::ShardingPassBase<ShardingPass> {
     ModuleOp module = getOperation();
     if (failed(checkOptions(module)))
       return signalPassFailure();
-    FailureOr<ShardingUnits> units = ShardingUnits::create(module, worldSize);
+    Type gradient;
+    if (gradType == "bf16")
+      gradient = BFloat16Type::get(module.getContext());
+    FailureOr<ShardingUnits> units =
+        ShardingUnits::create(module, worldSize, gradient);
     if (failed(units))
       return signalPassFailure();
     ShardingOptions options{prefetch, reshardAfterForward};
@@ -53,6 +57,9 @@ private:
     if (prefetch < 0)
       return module.emitError("option prefetch should be at least 0, found ")
              << int64_t(prefetch);
+    if (gradType != "f32" && gradType != "bf16")
+      return module.emitError("option grad-type should be f32 or bf16, found ")
+             << gradType;
     return success();
   }
 

@@ -228,8 +228,8 @@ const ParameterHome &ShardingUnits::home(Attribute parameter) const {
   return homes.find(nameOf(parameter))->second;
 }
 
-FailureOr<ShardingUnits> ShardingUnits::create(ModuleOp module,
-                                               int64_t worldSize) {
+FailureOr<ShardingUnits>
+ShardingUnits::create(ModuleOp module, int64_t worldSize, Type gradient) {
   UnitFinder finder(module);
   if (failed(finder.run()))
     return failure();
@@ -268,7 +268,9 @@ FailureOr<ShardingUnits> ShardingUnits::create(ModuleOp module,
       auto bucket = BucketOp::create(
           builder, draft.parameters.front().getLoc(), name,
           RankedTensorType::get({draft.elements}, draft.element),
-          builder.getArrayAttr(names), draft.offsets);
+          builder.getArrayAttr(names), draft.offsets,
+          gradient && !draft.element.isF64() ? TypeAttr::get(gradient)
+                                             : TypeAttr());
       symbols.insert(bucket);
       result.bucketList.push_back(bucket);
     }

@@ -33,8 +33,9 @@ struct ShardingUnit {
 class ShardingUnits {
 public:
   /// Forms the units and creates their buckets behind the parameters.
-  static mlir::FailureOr<ShardingUnits> create(mlir::ModuleOp module,
-                                               int64_t worldSize);
+  /// `gradient` is the element type of gradients, but for f64; null: float32.
+  static mlir::FailureOr<ShardingUnits>
+  create(mlir::ModuleOp module, int64_t worldSize, mlir::Type gradient);
 
   llvm::ArrayRef<ShardingUnit> units() const { return unitList; }
   BucketOp bucket(int64_t number) const { return bucketList[number]; }

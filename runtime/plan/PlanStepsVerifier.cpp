@@ -63,8 +63,10 @@ private:
   Status verifyWorkspace(int64_t bytes);
   template <typename Args> Status verifyRanks(const Args &args);
   Status verifyBuckets(const AdamWArgs &args);
+  static Status verifyWideGradients(const AdamWArgs &args);
   bool isWritten(const Operand &operand) const;
   void noteWritten(const Operand &operand);
+  void noteDestroyed(const Operand &operand);
   plan::BufferClass classOf(uint32_t buffer) const {
     return plan.arenas()->Get(plan.buffers()->Get(buffer)->arena())->holds();
   }
@@ -100,9 +102,7 @@ Status StepsVerifier::verify(uint32_t index) {
     };
     viewIds.clear();
     Status status = okStatus();
-    if (entry.stream() != 0)
-      status = dataLoss("stream {}, a plan has stream 0 only", entry.stream());
-    else if (entry.label() != noPlanId && entry.label() >= count(plan.labels()))
+    if (entry.label() != noPlanId && entry.label() >= count(plan.labels()))
       status = dataLoss("label {}, the plan has {}", entry.label(),
                         count(plan.labels()));
     else
@@ -161,6 +161,8 @@ template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {
   for (const Operand &operand : operands)
     if (operand.writes)
       noteWritten(operand);
+  if constexpr (std::is_same_v<Args, ReduceScatterArgs>)
+    noteDestroyed(operands.front());
   if (kind == TargetKind::Cuda) {
     if (std::string reason = cuda::unsupportedReason(args); !reason.empty())
       return dataLoss("no kernel for {}: {}",
@@ -239,12 +241,23 @@ template <typename Args> Status StepsVerifier::verifyRanks(const Args &args) {
       return dataLoss("partials of {} ranks, the plan is for {}",
                       args.partials.dim(0), ranks);
   if constexpr (std::is_same_v<Args, ReduceScatterArgs>)
-    if (classOf(operands.back().buffer) != plan::BufferClass::Gradient)
-      return dataLoss(
-          "shard lies in a buffer of class {}, expected Gradient",
-          plan::EnumNameBufferClass(classOf(operands.back().buffer)));
+    for (auto [operand, expected] :
+         {std::pair(&operands.front(), plan::BufferClass::Activation),
+          std::pair(&operands.back(), plan::BufferClass::Gradient)})
+      if (plan::BufferClass found = classOf(operand->buffer); found != expected)
+        return dataLoss("{} lies in a buffer of class {}, expected {}",
+                        operand->name, plan::EnumNameBufferClass(found),
+                        plan::EnumNameBufferClass(expected));
   if constexpr (std::is_same_v<Args, AdamWArgs>)
     return verifyBuckets(args);
+  return okStatus();
+}
+
+/// One rank adds its micro-batches to gradients, which are wide therefore.
+Status StepsVerifier::verifyWideGradients(const AdamWArgs &args) {
+  for (size_t i = 0; i < args.grads.size(); ++i)
+    if (args.grads[i].dtype == DType::BF16)
+      return dataLoss("grads[{}] is bf16 in a plan for one rank", i);
   return okStatus();
 }
 
@@ -253,6 +266,8 @@ Status StepsVerifier::verifyBuckets(const AdamWArgs &args) {
   if (args.buckets.empty() != (plan.world_size() == 1))
     return dataLoss("{} buckets in a plan for {} ranks", args.buckets.size(),
                     plan.world_size());
+  if (args.buckets.empty())
+    return verifyWideGradients(args);
   for (size_t i = 0; i < args.buckets.size(); ++i) {
     int64_t number = args.buckets[i];
     if (number < 0 || size_t(number) >= count(plan.buckets()))
@@ -311,6 +326,15 @@ void StepsVerifier::noteWritten(const Operand &operand) {
   auto &list = written[operand.buffer];
   if (std::find(list.begin(), list.end(), entry) == list.end())
     list.push_back(entry);
+}
+
+/// What a view shares a byte with counts as unwritten again.
+void StepsVerifier::noteDestroyed(const Operand &operand) {
+  int64_t begin = operand.offset;
+  int64_t end = begin + operand.type.extent() * dtypeBytes(operand.type.dtype);
+  std::erase_if(written[operand.buffer], [&](const Written &w) {
+    return w.begin < end && begin < w.end;
+  });
 }
 
 } // namespace

@@ -293,5 +293,6 @@ Status qwen::verifyPlan(const plan::Plan &plan) {
   QWEN_RETURN_IF_ERROR(verifyPlanHeader(plan));
   QWEN_RETURN_IF_ERROR(verifyPlanMemory(plan));
   QWEN_RETURN_IF_ERROR(verifyPlanTables(plan));
-  return verifyPlanSteps(plan);
+  QWEN_RETURN_IF_ERROR(verifyPlanSteps(plan));
+  return verifyPlanStreams(plan);
 }

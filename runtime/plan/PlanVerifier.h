@@ -3,8 +3,8 @@
 // The FlatBuffers verifier proves that offsets stay inside the file; this one
 // proves that the numbers make sense: every id names something, every view lies
 // in its buffer, no two live buffers share a byte, every kernel gets shapes
-// that it takes, nothing is read before it is written. After that a run needs
-// no check.
+// that it takes, nothing is read before it is written, waits order what streams
+// share. After that a run needs no check.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,6 +38,8 @@ Status checkView(const plan::Plan &plan, uint32_t view,
 Status verifyPlanTables(const plan::Plan &plan);
 /// Every step of every program; needs the three above to hold.
 Status verifyPlanSteps(const plan::Plan &plan);
+/// Streams and waits; needs the four above to hold.
+Status verifyPlanStreams(const plan::Plan &plan);
 
 } // namespace qwen
 

@@ -4,6 +4,7 @@
 // RUN: not qwen-opt %t/huge.mlir --qwen-sharding 2>&1 | FileCheck %t/huge.mlir
 // RUN: not qwen-opt %t/inside.mlir --qwen-sharding=world-size=1 2>&1 | FileCheck %s --check-prefix=RANKS
 // RUN: not qwen-opt %t/inside.mlir --qwen-sharding=prefetch=-1 2>&1 | FileCheck %s --check-prefix=PREFETCH
+// RUN: not qwen-opt %t/inside.mlir --qwen-sharding=grad-type=f16 2>&1 | FileCheck %s --check-prefix=GRAD
 // RUN: not qwen-opt %t/one-rank.mlir --verify-sharding 2>&1 | FileCheck %t/one-rank.mlir
 // RUN: not qwen-opt %t/length.mlir --verify-sharding=world-size=2 2>&1 | FileCheck %t/length.mlir
 // RUN: not qwen-opt %t/homeless.mlir --verify-sharding=world-size=2 2>&1 | FileCheck %t/homeless.mlir
@@ -15,6 +16,7 @@
 
 // RANKS: error: option world-size should be between 2 and 4096, found 1
 // PREFETCH: error: option prefetch should be at least 0, found -1
+// GRAD: error: option grad-type should be f32 or bf16, found f16
 
 //--- no-parameters.mlir
 // CHECK: error: has no qwen.parameter to shard

@@ -4,7 +4,11 @@
 // RUN: qwen-opt %s --qwen-sharding="world-size=3 prefetch=0" | FileCheck %s --check-prefix=LATE
 // RUN: qwen-opt %s --qwen-sharding="world-size=3 reshard-after-forward=false" | FileCheck %s --check-prefix=KEEP
 // RUN: qwen-opt %s --qwen-sharding="world-size=3 remarks=true" 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: qwen-opt %s --qwen-sharding="world-size=3 grad-type=bf16" --verify-sharding=world-size=3 | FileCheck %s --check-prefix=NARROW
 // RUN: qwen-opt %s --verify-sharding | FileCheck %s --check-prefix=ONE
+
+// NARROW: qwen.bucket @m.embed.bf16 : tensor<192xbf16> {gradient_type = bf16, offsets
+// NARROW: qwen.bucket @m.0.f32 : tensor<192xf32> {gradient_type = bf16, offsets
 
 // ONE-NOT: qwen.bucket
 qwen.parameter @m.embed.weight : tensor<16x8xbf16> {init = "zero"}

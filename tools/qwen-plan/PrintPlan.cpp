@@ -5,13 +5,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "PrintPlan.h"
+#include "Collectives.h"
 #include "qwen/Plan/Kernels.h"
+#include "qwen/Plan/Streams.h"
 #include "qwen/Plan/plan_generated.h"
 #include "qwen/Support/Saturating.h"
 #include "runtime/profile/LaunchFacts.h"
 #include "runtime/support/Json.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <iterator>
 #include <map>
 
@@ -107,14 +110,6 @@ void printFlops(const PlanInfo &info, Text out) {
   }
 }
 
-/// What a collective moves: bytes of the whole.
-int64_t movedBytes(const LaunchFacts &launch) {
-  int64_t most = 0;
-  for (const LaunchOperand &operand : launch.operands)
-    most = std::max(most, operand.type.bytes());
-  return most;
-}
-
 /// Buckets, and what a run of each program gathers and scatters.
 void printRanks(const Plan &plan, Text out) {
   fmt::format_to(out, "\nranks {}, {} buckets\n", plan.info().worldSize,
@@ -131,10 +126,10 @@ void printRanks(const Plan &plan, Text out) {
     for (const LaunchFacts &launch : launchFacts(plan, static_cast<int>(p))) {
       if (launch.kernel == AllGatherArgs::kernelName) {
         ++gathers;
-        gathered += movedBytes(launch);
+        gathered += largestOperand(launch);
       } else if (launch.kernel == ReduceScatterArgs::kernelName) {
         ++scatters;
-        scattered += movedBytes(launch);
+        scattered += largestOperand(launch);
       }
     }
     fmt::format_to(out, "  {:<14} {} gathers of {}, {} scatters of {}\n",
@@ -171,6 +166,39 @@ void printOperands(const LaunchFacts &launch, Text out) {
     fmt::format_to(out, "        {:<3} {:<10} view {:<5} {}\n",
                    operand.reads ? (operand.writes ? "rw" : "r") : "w",
                    operand.name, operand.view, toString(operand.type));
+}
+
+/// ", stream 1, waits for 3" where it is so.
+void printPlace(const plan::Step &step, Text out) {
+  if (step.stream() != computeStream)
+    fmt::format_to(out, ", stream {}", step.stream());
+  if (step.waits() && step.waits()->size() > 0)
+    fmt::format_to(out, ", waits for {}", fmt::join(*step.waits(), ", "));
+}
+
+/// The collectives of a program, and what runs beside them.
+void printCollectives(const Plan &plan, int program,
+                      const std::vector<LaunchFacts> &launches, Text out) {
+  auto collectives = collectiveFacts(plan, program, launches);
+  if (collectives.empty())
+    return;
+  fmt::format_to(out,
+                 "collectives of {}: the launch that waits for each, and the "
+                 "launches of stream 0 before that, which hide it\n"
+                 "  {:>5} {:<14} {:<40} {:>11} {:>8} {:>8} {:>12} {:>11}\n",
+                 printable(plan.programs()[program].name), "", "kernel",
+                 "bucket", "bytes", "waits", "launches", "FLOPs", "traffic");
+  for (const CollectiveFacts &facts : collectives)
+    fmt::format_to(
+        out, "  {:>5} {:<14} {:<40} {:>11} {:>8} {:>8} {:>12} {:>11}\n",
+        facts.step, launches[facts.step].kernel,
+        facts.bucket.empty() ? "-" : printable(facts.bucket),
+        readable(facts.bytes),
+        facts.waitedBy < int64_t(launches.size())
+            ? std::to_string(facts.waitedBy)
+            : "end",
+        facts.hidingLaunches, readableFlops(double(facts.hidingFlops)),
+        readable(facts.hidingBytes));
 }
 
 } // namespace
@@ -288,6 +316,7 @@ std::string qwen::launchList(const Plan &plan, int program) {
   Text out(text);
   fmt::format_to(out, "program {}\n", printable(plan.programs()[program].name));
   std::vector<LaunchFacts> launches = launchFacts(plan, program);
+  const auto *steps = plan.raw().programs()->Get(uint32_t(program))->steps();
   for (size_t i = 0; i < launches.size(); ++i) {
     const LaunchFacts &launch = launches[i];
     fmt::format_to(out, "{:>5} {}", i, launch.kernel);
@@ -295,12 +324,15 @@ std::string qwen::launchList(const Plan &plan, int program) {
       fmt::format_to(out, " @{}", printable(launch.symbol));
     if (!launch.label.empty())
       fmt::format_to(out, " ({})", printable(launch.label));
-    fmt::format_to(out, ", {}, {}\n",
+    fmt::format_to(out, ", {}, {}",
                    launch.flopsPerPair > 0
                        ? "FLOPs by documents"
                        : readableFlops(double(launch.flops)),
                    readable(launch.bytes));
+    printPlace(*steps->Get(uint32_t(i)), out);
+    fmt::format_to(out, "\n");
     printOperands(launch, out);
   }
+  printCollectives(plan, program, launches, out);
   return text;
 }

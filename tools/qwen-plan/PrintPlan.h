@@ -22,7 +22,8 @@ std::string summaryJson(const Plan &plan);
 /// Arenas, parameters, inputs and outputs, and buffers.
 std::string memoryMap(const Plan &plan);
 
-/// The launches of a program: kernel, operands, FLOPs, bytes.
+/// The launches of a program: kernel, operands, FLOPs, bytes, stream, waits;
+/// then its collectives, with what hides each.
 std::string launchList(const Plan &plan, int program);
 
 } // namespace qwen

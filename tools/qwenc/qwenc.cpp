@@ -92,6 +92,11 @@ struct Flags {
       cl::value_desc("units"),
       cl::desc("Layers that are gathered ahead of their use, with several "
                "ranks")};
+  cl::opt<std::string> gradType{
+      "grad-dtype", cl::init("f32"), cl::cat(category),
+      cl::value_desc("f32|bf16"),
+      cl::desc("Element type of the gradients that ranks hold, with several "
+               "ranks; bf16 allows one micro-batch a step")};
   cl::opt<std::string> reshardAfterForward{
       "reshard-after-forward", cl::init("on"), cl::cat(category),
       cl::desc("off: a layer gathered for the forward pass stays for the "
@@ -144,13 +149,16 @@ LogicalResult checkRanks(const Flags &flags) {
   if (flags.worldSize == 1)
     for (auto [name, given] :
          {std::pair("prefetch", flags.prefetch.getNumOccurrences() > 0),
+          std::pair("grad-dtype", flags.gradType.getNumOccurrences() > 0),
           std::pair("reshard-after-forward",
                     flags.reshardAfterForward.getNumOccurrences() > 0),
           std::pair("remarks=sharding", isSharding)})
       if (given)
         return usageError("--" + Twine(name) + " needs a --world-size above 1");
-  return oneOf("reshard-after-forward", flags.reshardAfterForward,
-               {"on", "off"});
+  return success(
+      succeeded(oneOf("grad-dtype", flags.gradType, {"f32", "bf16"})) &&
+      succeeded(oneOf("reshard-after-forward", flags.reshardAfterForward,
+                      {"on", "off"})));
 }
 
 LogicalResult checkFlags(const Flags &flags) {
@@ -197,6 +205,7 @@ CompileOptions compileOptions(const Flags &flags) {
   options.noDecay.assign(flags.noDecay.begin(), flags.noDecay.end());
   options.worldSize = flags.worldSize;
   options.prefetch = flags.prefetch;
+  options.gradType = flags.gradType;
   options.reshardAfterForward = flags.reshardAfterForward == "on";
   options.fusionRemarks = llvm::is_contained(flags.remarks, "fusion");
   options.shardingRemarks = llvm::is_contained(flags.remarks, "sharding");
@@ -218,7 +227,8 @@ std::string flagText(const CompileOptions &options) {
     text += " --world-size=" + std::to_string(options.worldSize) +
             " --prefetch=" + std::to_string(options.prefetch) +
             " --reshard-after-forward=" +
-            (options.reshardAfterForward ? "on" : "off");
+            (options.reshardAfterForward ? "on" : "off") +
+            " --grad-dtype=" + options.gradType;
   return text;
 }
 

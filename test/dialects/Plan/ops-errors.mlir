@@ -115,3 +115,70 @@ plan.parameter "w" stack 0[0] init "zero"
 
 // expected-error @+1 {{'plan.header' op world_size must be between 1 and 4096, but is 0}}
 plan.header target "x86-64" tokens 4 max_documents 1 vocab_size 8 {world_size = 0 : i64}
+
+// -----
+
+plan.arena @p parameter size 256
+plan.arena @a activation size 512
+%0 = plan.buffer @p[0, 256]
+%s = plan.view %0[0] : memref<64xf32>
+%1 = plan.buffer @a[0, 512] in @eval steps 0 to 1
+%f = plan.view %1[0] : memref<128xf32>
+plan.program @eval inputs([]) outputs([]) {
+  // expected-error @+1 {{'kernel.all_gather' op is on stream 0, expected 1}}
+  kernel.all_gather ins(%s : memref<64xf32>) outs(%f : memref<128xf32>)
+}
+
+// -----
+
+plan.arena @p parameter size 256
+plan.arena @a activation size 512
+%0 = plan.buffer @p[0, 256]
+%s = plan.view %0[0] : memref<64xf32>
+%1 = plan.buffer @a[0, 512] in @eval steps 0 to 1
+%f = plan.view %1[0] : memref<128xf32>
+plan.program @eval inputs([]) outputs([]) {
+  // expected-error @+1 {{'kernel.fill' op is on stream 1, expected 0}}
+  kernel.fill outs(%f : memref<128xf32>) {value = 0.0 : f64, qwen.stream = 1 : i64}
+}
+
+// -----
+
+plan.arena @p parameter size 256
+plan.arena @a activation size 512
+%0 = plan.buffer @p[0, 256]
+%s = plan.view %0[0] : memref<64xf32>
+%1 = plan.buffer @a[0, 512] in @eval steps 0 to 1
+%f = plan.view %1[0] : memref<128xf32>
+plan.program @eval inputs([]) outputs([]) {
+  kernel.all_gather ins(%s : memref<64xf32>) outs(%f : memref<128xf32>) {qwen.stream = 1 : i64}
+  // expected-error @+1 {{'kernel.fill' op is launch 1 and waits for 1, which is no earlier one}}
+  kernel.fill outs(%f : memref<128xf32>) {value = 0.0 : f64, qwen.waits = array<i64: 1>}
+}
+
+// -----
+
+plan.arena @p parameter size 256
+plan.arena @a activation size 512
+%0 = plan.buffer @p[0, 256]
+%s = plan.view %0[0] : memref<64xf32>
+%1 = plan.buffer @a[0, 512] in @eval steps 0 to 1
+%f = plan.view %1[0] : memref<128xf32>
+plan.program @eval inputs([]) outputs([]) {
+  kernel.fill outs(%f : memref<128xf32>) {value = 0.0 : f64}
+  // expected-error @+1 {{'kernel.fill' op waits for launch 0 of its own stream}}
+  kernel.fill outs(%f : memref<128xf32>) {value = 0.0 : f64, qwen.waits = array<i64: 0>}
+}
+
+// -----
+
+plan.arena @p parameter size 256
+plan.arena @a activation size 512
+%0 = plan.buffer @p[0, 256]
+%s = plan.view %0[0] : memref<64xf32>
+%1 = plan.buffer @a[0, 512] in @eval steps 0 to 1
+%f = plan.view %1[0] : memref<128xf32>
+plan.program @eval inputs([]) outputs([]) {
+  // expected-error @+1 {{'kernel.fill' op qwen.stream must be a number and qwen.waits an array of i64}}
+  kernel.fill outs(%f : memref<128xf32>) {value = 0.0 : f64, qwen.waits = 3 : i64}
+}

@@ -186,3 +186,15 @@ func.func @part(%flat: tensor<128xf32>) {
   %0 = qwen.bucket_part %flat[100] [@w] : tensor<128xf32> -> tensor<4x8xf32>
   return
 }
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op gradient_type must be f32 or bf16, but is 'f64'}}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>, gradient_type = f64}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf64> {init = "zero"}
+// expected-error @+1 {{'qwen.bucket' op gradient_type must be f64, but is 'bf16'}}
+qwen.bucket @b : tensor<128xf64> {parameters = [@w], offsets = array<i64: 0>, gradient_type = bf16}

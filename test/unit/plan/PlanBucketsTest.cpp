@@ -147,6 +147,25 @@ const Fault stepFaults[] = {
        d.programs[0].steps[3] = reduceScatter(ShardedGrads, ShardedMoment1);
      },
      "shard lies in a buffer of class Moment1, expected Gradient"},
+    {"ScatterOfParameters",
+     [](PlanDraft &d) {
+       d.types.push_back(tensor(F32, {128}));
+       d.arenas[0] = plan::Arena(512, plan::BufferClass::Parameter);
+       d.buffers[0].size = 512;
+       d.views.push_back(plan::View(0, 11, 0));
+       d.programs[0].steps[3] = reduceScatter(14, ShardedGradient);
+     },
+     "full lies in a buffer of class Parameter, expected Activation"},
+    {"ReadAfterScatter",
+     [](PlanDraft &d) {
+       d.types.push_back(tensor(F32, {4, 6}));
+       d.views.push_back(plan::View(10, 11, 0));
+       d.buffers[10].last = 4;
+       d.programs[0].steps.push_back(copy(14, ShardedY));
+       d.programs[0].waits[4] = {3};
+     },
+     "step 4 (Copy): operand in (view 14): reads buffer 10 where nothing has "
+     "written it"},
     {"Partials",
      [](PlanDraft &d) {
        d.buffers[11].last = 2;

@@ -31,10 +31,17 @@ buildPorts(Builder &builder, const std::vector<PortDraft> &ports) {
 flatbuffers::Offset<plan::Program> buildProgram(Builder &builder,
                                                 const ProgramDraft &draft) {
   std::vector<flatbuffers::Offset<plan::Step>> steps;
-  for (const StepDraft &step : draft.steps) {
-    auto [kernel, table] = step(builder);
-    steps.push_back(
-        plan::CreateStep(builder, kernel, table, draft.stream, draft.label));
+  for (size_t i = 0; i < draft.steps.size(); ++i) {
+    auto [kernel, table] = draft.steps[i](builder);
+    auto stream = draft.streams.find(i);
+    auto waits = draft.waits.find(i);
+    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> waitTable;
+    if (waits != draft.waits.end())
+      waitTable = builder.CreateVector(waits->second);
+    steps.push_back(plan::CreateStep(
+        builder, kernel, table,
+        stream == draft.streams.end() ? uint8_t(0) : stream->second,
+        draft.label, waitTable));
   }
   auto inputs = builder.CreateVector(buildPorts(builder, draft.inputs));
   auto outputs = builder.CreateVector(buildPorts(builder, draft.outputs));
@@ -302,7 +309,7 @@ PlanDraft test::shardedPlan() {
                    {128, 16, 5},
                    {0, 512, 6, 0, 0, 1},
                    {512, 512, 6, 0, 2, 3},
-                   {0, 8, 6, 1, 0, 1},
+                   {0, 8, 6, 1, 0, 2},
                    {0, scratch, 7},
                    {64, 16, 6, 1, 1, 2}};
   draft.types = {tensor(F32, {4, 8}), tensor(F32, {8}),    tensor(I32, {2}),
@@ -341,6 +348,10 @@ PlanDraft test::shardedPlan() {
         allGather(ShardedPartial, ShardedPartials),
         gradNormCombine(ShardedPartials, ShardedHyper, ShardedStats),
         shardedAdamW({0})}}};
+  draft.programs[0].streams = {{0, 1}, {3, 1}};
+  draft.programs[0].waits = {{1, {0}}, {3, {2}}};
+  draft.programs[1].streams = {{1, 1}};
+  draft.programs[1].waits = {{1, {0}}, {2, {1}}};
   return draft;
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/plan/Plan.h"
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,9 @@ struct ProgramDraft {
   std::string name;
   std::vector<PortDraft> inputs, outputs;
   std::vector<StepDraft> steps;
-  uint8_t stream = 0;
+  /// By step; where there is no entry: stream 0, no waits.
+  std::map<size_t, uint8_t> streams;
+  std::map<size_t, std::vector<uint32_t>> waits;
   uint32_t label = noPlanId;
 };
 
