@@ -48,8 +48,6 @@ StatusOr<Library> Library::load(const std::string &name) {
   symbols.find("ncclGetVersion", getVersion);
   symbols.find("ncclGetUniqueId", result.getUniqueId);
   symbols.find("ncclCommInitRank", result.commInitRank);
-  symbols.find("ncclCommFinalize", result.commFinalize);
-  symbols.find("ncclCommDestroy", result.commDestroy);
   symbols.find("ncclCommAbort", result.commAbort);
   symbols.find("ncclCommGetAsyncError", result.commGetAsyncError);
   symbols.find("ncclAllGather", result.allGather);
@@ -88,8 +86,8 @@ Status Library::check(Result result, std::string_view what, Comm *comm) const {
 }
 
 void nccl::setEnvironmentDefaults() {
-  for (auto [name, value] : {std::pair("NCCL_ALGO", "Ring"),
-                             std::pair("NCCL_PROTO", "Simple"),
-                             std::pair("NCCL_NVLS_ENABLE", "0")})
+  for (auto [name, value] :
+       {std::pair("NCCL_ALGO", "Ring"), std::pair("NCCL_PROTO", "Simple"),
+        std::pair("NCCL_NVLS_ENABLE", "0")})
     setenv(name, value, /*overwrite=*/0);
 }

@@ -42,8 +42,6 @@ struct Library {
   Result (*getUniqueId)(UniqueId *id) = nullptr;
   Result (*commInitRank)(Comm **comm, int ranks, UniqueId id,
                          int rank) = nullptr;
-  Result (*commFinalize)(Comm *comm) = nullptr;
-  Result (*commDestroy)(Comm *comm) = nullptr;
   Result (*commAbort)(Comm *comm) = nullptr;
   Result (*commGetAsyncError)(Comm *comm, Result *error) = nullptr;
   Result (*allGather)(const void *mine, void *all, size_t count, Type type,

@@ -32,10 +32,9 @@ NcclCommunicator::create(Communicator &ranks) {
                                        sizeof(functions.version)));
   for (size_t i = 1; i < versions.size(); ++i)
     if (versions[i] != versions[0])
-      return makeError(StatusCode::FailedPrecondition,
-                       "rank 0 has NCCL {}, rank {} has {}",
-                       nccl::versionText(versions[0]), i,
-                       nccl::versionText(versions[i]));
+      return makeError(
+          StatusCode::FailedPrecondition, "rank 0 has NCCL {}, rank {} has {}",
+          nccl::versionText(versions[0]), i, nccl::versionText(versions[i]));
 
   nccl::UniqueId id{};
   Status identified = okStatus();
@@ -46,9 +45,9 @@ NcclCommunicator::create(Communicator &ranks) {
   QWEN_RETURN_IF_ERROR(ranks.broadcast(&id, sizeof(id), /*root=*/0));
   // Waits for all ranks.
   ranks.note(Activity::Waiting);
-  Status met = functions.check(functions.commInitRank(&made->comm, ranks.size(),
-                                                      id, ranks.rank()),
-                               "cannot connect the GPUs");
+  Status met = functions.check(
+      functions.commInitRank(&made->comm, ranks.size(), id, ranks.rank()),
+      "cannot connect the GPUs");
   ranks.note(Activity::Other);
   QWEN_RETURN_IF_ERROR(met);
   return made;
@@ -76,15 +75,6 @@ Status NcclCommunicator::asyncError() const {
   nccl::Result asked = functions.commGetAsyncError(comm, &found);
   return functions.check(asked != nccl::success ? asked : found,
                          "the GPUs' connection failed", comm);
-}
-
-Status NcclCommunicator::end() {
-  nccl::Comm *ended = std::exchange(comm, nullptr);
-  // Finalizing waits until every rank is as far, so that nobody reads memory
-  // of one that is gone.
-  QWEN_RETURN_IF_ERROR(functions.check(functions.commFinalize(ended),
-                                       "cannot end NCCL", ended));
-  return functions.check(functions.commDestroy(ended), "cannot end NCCL");
 }
 
 void NcclCommunicator::startAbort() {

@@ -23,7 +23,7 @@ public:
   /// ranks call it.
   static StatusOr<std::unique_ptr<NcclCommunicator>>
   create(Communicator &ranks);
-  /// Every rank must have called end() or abort().
+  /// After finishAbort().
   ~NcclCommunicator() = default;
   NcclCommunicator(const NcclCommunicator &) = delete;
 
@@ -42,11 +42,8 @@ public:
   /// An error that an operation met since it was enqueued: a lost connection.
   Status asyncError() const;
 
-  /// Ends it. All ranks call it, when no operation is running and every graph
-  /// with captured ones is destroyed.
-  Status end();
-  /// Makes running operations return with undefined results, and ends it
-  /// without the other ranks, once every graph with captured operations is
+  /// Ends it, whatever the other ranks do: running operations return with
+  /// undefined results, and it is freed once every graph with captured ones is
   /// destroyed. Works in a thread of its own.
   void startAbort();
   /// Waits for that; false where it takes longer.

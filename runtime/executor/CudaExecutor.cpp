@@ -139,19 +139,11 @@ CudaExecutor::~CudaExecutor() {
   if (!streams)
     return;
   // Nothing may be freed under a running kernel.
-  bool isIdle = awaitIdle("the end").ok();
   if (!others)
-    return;
-  // NCCL waits for the end of the graphs that it was captured into.
-  auto destroyGraphs = [this] { graphs.clear(); };
-  if (isLoaded && failed.ok() && isIdle) {
-    destroyGraphs();
-    if (others->end().ok())
-      return;
-  } else if (others->abandon(streams, destroyGraphs)) {
-    return;
-  }
-  cudaIsAbandoned = true;
+    (void)cudaStreamSynchronize(streams.main());
+  else if (!others->leave(streams, !isLoaded || !failed.ok(),
+                          [this] { graphs.clear(); }))
+    cudaIsAbandoned = true;
 }
 
 Status CudaExecutor::checkMemory() const {

@@ -12,8 +12,9 @@ using namespace qwen;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How long an abort may take.
-static constexpr milliseconds abortLimit(5000);
+/// How long runs may take at the end, kernels that are told to return, and NCCL
+/// to end.
+static constexpr milliseconds endLimit(5000);
 /// What the watch needs at most to find that another rank's process ended. The
 /// error of a connection may be seen before that.
 static constexpr milliseconds watchDelay(2000);
@@ -127,7 +128,7 @@ Status CudaRanks::tryConnection(const CudaStreams &streams) {
   if (tried.ok())
     tried = exchange(streams, mine->data(), all->data());
   // Before the memory goes.
-  if (!tried.ok() && !abandon(streams, [] {}))
+  if (!tried.ok() && !leave(streams, /*failed=*/true, [] {}))
     cudaIsAbandoned = true;
   return tried;
 }
@@ -147,14 +148,21 @@ Status CudaRanks::await(const std::function<cudaError_t()> &query,
   return cudaStatus(answer, what);
 }
 
-bool CudaRanks::abandon(const CudaStreams &streams,
-                        const std::function<void()> &destroyGraphs) {
-  Clock::time_point end = Clock::now() + abortLimit;
+/// Whether nothing runs within the limit.
+static bool isIdleSoon(const CudaStreams &streams) {
+  Clock::time_point end = Clock::now() + endLimit;
+  return poll([&] { return streams.query(); },
+              [&] { return Clock::now() < end; }) != cudaErrorNotReady;
+}
+
+bool CudaRanks::leave(const CudaStreams &streams, bool failed,
+                      const std::function<void()> &destroyGraphs) {
+  if (!failed)
+    (void)isIdleSoon(streams);
   nccl->startAbort();
-  cudaError_t answer =
-      poll([&] { return streams.query(); }, [&] { return Clock::now() < end; });
-  if (answer == cudaErrorNotReady)
+  if (!isIdleSoon(streams))
     return false;
+  // NCCL waits for the end of the graphs that it was captured into.
   destroyGraphs();
-  return nccl->finishAbort(abortLimit);
+  return nccl->finishAbort(endLimit);
 }

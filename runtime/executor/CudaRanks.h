@@ -32,13 +32,12 @@ public:
   Status await(const std::function<cudaError_t()> &query,
                std::string_view what);
 
-  /// The orderly end, once every graph is destroyed. All ranks call it.
-  Status end() { return nccl->end(); }
-  /// The end of this rank alone: makes kernels that wait for others return,
-  /// then calls `destroyGraphs`. False where the GPU still works after some
-  /// seconds.
-  bool abandon(const CudaStreams &streams,
-               const std::function<void()> &destroyGraphs);
+  /// The end: gives runs that are not over some seconds, unless one `failed`,
+  /// then makes kernels that wait for other ranks return, and calls
+  /// `destroyGraphs`. Needs no other rank, as nobody knows why this one ends.
+  /// False where the GPU still works after that.
+  bool leave(const CudaStreams &streams, bool failed,
+             const std::function<void()> &destroyGraphs);
 
 private:
   explicit CudaRanks(Communicator &ranks) : ranks(ranks) {}

@@ -20,11 +20,11 @@ Status CudaStreams::create(bool severalRanks) {
       cudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest),
                  "cannot ask for the priorities of streams"));
   for (size_t i = 0; i < (severalRanks ? 2 : 1); ++i)
-    QWEN_RETURN_IF_ERROR(cudaStatus(
-        cudaStreamCreateWithPriority(streams[i].receive(),
-                                     cudaStreamNonBlocking,
-                                     i == 0 ? least : greatest),
-        "cannot create a stream"));
+    QWEN_RETURN_IF_ERROR(
+        cudaStatus(cudaStreamCreateWithPriority(streams[i].receive(),
+                                                cudaStreamNonBlocking,
+                                                i == 0 ? least : greatest),
+                   "cannot create a stream"));
   if (!severalRanks)
     return okStatus();
   QWEN_RETURN_IF_ERROR(createEvent(forked));
@@ -36,9 +36,8 @@ Status CudaStreams::follow(size_t waiting, size_t first,
   QWEN_RETURN_IF_ERROR(
       cudaStatus(cudaEventRecord(event.get(), streams[first].get()),
                  "cannot record an event"));
-  return cudaStatus(
-      cudaStreamWaitEvent(streams[waiting].get(), event.get(), 0),
-      "cannot make a stream wait");
+  return cudaStatus(cudaStreamWaitEvent(streams[waiting].get(), event.get(), 0),
+                    "cannot make a stream wait");
 }
 
 Status CudaStreams::fork() const { return follow(1, 0, forked); }

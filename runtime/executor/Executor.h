@@ -79,9 +79,8 @@ struct MemoryReport {
 };
 
 /// The memory and the launches of one plan on one device. Used from one thread
-/// at a time. Those of several ranks on GPUs end together: a rank that has
-/// failed, however, tells it the others (Communicator::fail) and ends its
-/// process without destroying this.
+/// at a time. Of several ranks on GPUs, one whose others have not come as far
+/// takes some seconds to end.
 class Executor {
 public:
   /// For the plan's target. FailedPrecondition where this machine or build

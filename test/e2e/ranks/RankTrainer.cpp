@@ -90,7 +90,8 @@ Status trainAndWrite(const Work &work, PlanEngine &engine,
                            : okStatus();
 }
 
-/// Ends the process: the engine of a rank that failed stays as it is.
+/// Ends the process: the engine of a rank that failed would wait for the
+/// others, who are to hear of it first.
 [[noreturn]] void fail(const Status &status, Communicator &ranks) {
   ranks.fail(status);
   std::fprintf(stderr, "%s\n", status.message().c_str());

@@ -190,4 +190,9 @@ TEST(ProfileTest, MeasuresEveryLaunchOfAPlan) {
     for (const ProgramRun &run : runs)
       for (float time : run.milliseconds)
         EXPECT_GE(time, 0);
+  EXPECT_NEAR(measured->computeMilliseconds,
+              totalOf(rowsByKernel(profile)).milliseconds,
+              1e-9 * measured->computeMilliseconds);
+  EXPECT_EQ(measured->communicationMilliseconds, 0);
+  EXPECT_EQ(measured->exposedMilliseconds, 0);
 }
