@@ -10,7 +10,8 @@ using namespace mlir;
 using namespace qwen;
 
 static std::string clean(StringRef text) {
-  return printable(text.rtrim(), StringRef::npos);
+  constexpr size_t longest = 1000; // the parser may quote most of a model
+  return printable(text.rtrim(), longest);
 }
 
 std::string qwen::placeText(Location location) {

@@ -261,6 +261,12 @@ Status qwen::checkKernel(const FillArgs &args) {
   rules.anyRank("out", args.out,
                 {DType::F32, DType::BF16, DType::F64, DType::I32},
                 Layout::Disjoint);
+  constexpr double least = std::numeric_limits<int32_t>::min(),
+                   most = std::numeric_limits<int32_t>::max();
+  rules.require(args.out.dtype != DType::I32 ||
+                    (args.value >= least && args.value <= most),
+                "expected a value in [{}, {}] for i32, found {}", least, most,
+                args.value);
   return rules.result();
 }
 

@@ -222,6 +222,10 @@ TEST(KernelChecks, RefuseAttributesOutOfRange) {
       [](auto &a) { a.angles = view(F32, {9, 7}); },
       "rope_angles: operand 'angles': expected an even rotary width, found "
       "f32[9, 7]");
+  expectRefused(
+      FillArgs{view(I32, {3}), 7}, [](auto &a) { a.value = 2147483648.0; },
+      "fill: expected a value in [-2147483648, 2147483647] for i32, found "
+      "2147483648");
 }
 
 TEST(KernelChecks, RefuseHeadsWhoseScratchOverflows) {
