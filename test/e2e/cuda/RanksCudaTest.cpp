@@ -121,8 +121,9 @@ protected:
     documents(int(steps * packs)).write(folder / "data");
     ASSERT_OK_AND_TAKE(path, e2e::compilePlanFile(specOf(GetParam(), ranks)));
     std::vector<std::string> command = {
-        QWEN_RANK_TRAINER,     path,           folder / "data",
-        std::to_string(steps), std::to_string(packs), folder / "out"};
+        QWEN_RANK_TRAINER,     path,
+        folder / "data",       std::to_string(steps),
+        std::to_string(packs), folder / "out"};
     if (!graph)
       command.push_back("plain");
     Mpirun run(ranks == 1 ? 0 : ranks, command);
@@ -194,7 +195,8 @@ int main(int argc, char **argv) {
   e2e::takeTestOptions(argc, argv);
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
-  if (!e2e::testOptions().compileOnly && (error != cudaSuccess || devices < 2)) {
+  if (!e2e::testOptions().compileOnly &&
+      (error != cudaSuccess || devices < 2)) {
     std::printf("skipped: two GPUs are needed, this machine shows %d (%s)\n",
                 devices, cudaGetErrorString(error));
     return 77;

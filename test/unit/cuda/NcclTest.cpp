@@ -36,8 +36,8 @@ TEST(NcclTest, AnotherLibraryIsRefused) {
 }
 
 TEST(NcclTest, OldVersionsAreRefused) {
-  for (auto [version, text] : {std::pair("2708", "2.7.8"),
-                               std::pair("21903", "2.19.3")}) {
+  for (auto [version, text] :
+       {std::pair("2708", "2.7.8"), std::pair("21903", "2.19.3")}) {
     setenv("FAKE_NCCL_VERSION", version, 1);
     EXPECT_EQ(messageOf(FAKE_NCCL),
               fmt::format("several GPUs need NCCL 2.20.0 or later, '{}' is {}",
@@ -59,8 +59,9 @@ TEST(NcclTest, TheInstalledLibraryHasAllFunctions) {
   EXPECT_GE(library->version, nccl::leastVersion);
   EXPECT_TRUE(library->check(nccl::success, "nothing").ok());
   // ncclInvalidArgument
-  EXPECT_EQ(library->check(4, "an operation").message().find(
-                "an operation: NCCL: invalid argument"),
+  EXPECT_EQ(library->check(4, "an operation")
+                .message()
+                .find("an operation: NCCL: invalid argument"),
             0u);
 }
 
@@ -104,8 +105,8 @@ static cuda::SliceEntry entryOf(int64_t start, int64_t firstElement,
     buffer.rank = 1;
     buffer.shape[0] = 1000;
     buffer.strides[0] = 1;
-    buffer.data = reinterpret_cast<void *>(
-        uintptr_t(4096 + start * dtypeBytes(dtype)));
+    buffer.data =
+        reinterpret_cast<void *>(uintptr_t(4096 + start * dtypeBytes(dtype)));
     return buffer;
   };
   AdamWArgs args;
