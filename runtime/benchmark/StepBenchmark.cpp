@@ -195,15 +195,14 @@ bench::randomDocuments(const std::vector<int64_t> &lengths, int64_t vocabSize,
 }
 
 StatusOr<TokenDataset> bench::packsOfStep(const std::vector<int64_t> &lengths,
-                                          const PlanInfo &info, int64_t ranks,
-                                          int64_t accumulation, uint32_t seed) {
+                                          const PlanInfo &info, int64_t packs,
+                                          uint32_t seed) {
   int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t(0));
   auto documents = int64_t(lengths.size());
   if (tokens > info.tokens || documents > info.maxDocuments)
     return invalidArgument("the documents of a pack have {} tokens in {} "
                            "documents, a pack of this plan holds {} in {}",
                            tokens, documents, info.tokens, info.maxDocuments);
-  int64_t packs = ranks * accumulation;
   std::vector<int64_t> all;
   for (int64_t i = 0; i < packs; ++i)
     all.insert(all.end(), lengths.begin(), lengths.end());

@@ -64,12 +64,12 @@ std::string jsonFields(const StepMeasurement &measured);
 StatusOr<TokenDataset> randomDocuments(const std::vector<int64_t> &lengths,
                                        int64_t vocabSize, uint32_t seed);
 
-/// A data set each of whose epochs is a step of `ranks` times `accumulation`
-/// packs that all hold documents of these lengths. InvalidArgument where they
-/// do not fit a pack, or where so many of them are packed otherwise.
+/// A data set each of whose epochs is a step of so many packs that all hold
+/// documents of these lengths. InvalidArgument where they do not fit a pack, or
+/// where so many of them are packed otherwise.
 StatusOr<TokenDataset> packsOfStep(const std::vector<int64_t> &lengths,
-                                   const PlanInfo &info, int64_t ranks,
-                                   int64_t accumulation, uint32_t seed);
+                                   const PlanInfo &info, int64_t packs,
+                                   uint32_t seed);
 
 } // namespace qwen::bench
 

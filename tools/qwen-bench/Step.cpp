@@ -38,6 +38,10 @@ struct StepOptions {
   StepBenchmarkOptions benchmark;
 
   bool isFirst() const { return ranks->rank() == 0; }
+  /// Of a step, over all ranks.
+  int64_t packs() const {
+    return ranks->size() * benchmark.trainer.accumulation;
+  }
 };
 
 /// A plan that was measured.
@@ -128,12 +132,10 @@ static StatusOr<PlanTime> measurePlan(const std::string &path,
                                       const StepOptions &options) {
   QWEN_ASSIGN_OR_RETURN(Plan plan, agreed(options, Plan::load(path)));
   const PlanInfo &info = plan.info();
-  const TrainerOptions &trainer = options.benchmark.trainer;
   QWEN_ASSIGN_OR_RETURN(
       TokenDataset data,
-      agreed(options,
-             packsOfStep(options.documents, info, options.ranks->size(),
-                         trainer.accumulation, trainer.seed)));
+      agreed(options, packsOfStep(options.documents, info, options.packs(),
+                                  options.benchmark.trainer.seed)));
   QWEN_ASSIGN_OR_RETURN(PlanEngine engine, makeEngine(plan, options));
   QWEN_RETURN_IF_ERROR(
       initializeParameters(engine, options.benchmark.trainer.seed));
@@ -172,10 +174,8 @@ static void printBlocks(const std::vector<PlanTime> &times) {
 static Status measurePlans(StepOptions &options) {
   QWEN_ASSIGN_OR_RETURN(std::vector<std::string> paths,
                         agreed(options, planPaths(options)));
-  int64_t packs =
-      options.ranks->size() * options.benchmark.trainer.accumulation;
   if (options.documents.empty())
-    options.documents = packs == 1 ? sevenRagged : sevenHalving;
+    options.documents = options.packs() == 1 ? sevenRagged : sevenHalving;
   std::vector<PlanTime> times;
   for (const std::string &path : paths) {
     StatusOr<PlanTime> time = measurePlan(path, options);
@@ -217,9 +217,12 @@ static Status benchSteps(StepOptions options) {
     joined->fail(status);
     return status.withContext(fmt::format("rank {}", joined->rank()));
   }
-  // All end by the same error, of which one tells.
+  // All end by the same error, of which one tells, before another one's end
+  // makes the launcher stop it.
+  if (options.isFirst())
+    print(stderr, "qwen-bench: error: {}\n", status.message());
   (void)joined->leave();
-  return options.isFirst() ? status : Status(status.code(), "");
+  return Status(status.code(), "");
 }
 
 Action bench::addStepCommand(CLI::App &command) {

@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     Status status = action();
     std::fflush(stdout);
     if (!status.ok()) {
-      if (!status.message().empty()) // else another rank tells
+      if (!status.message().empty()) // else it is told already
         fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
       return 1;
     }

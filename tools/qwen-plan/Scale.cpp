@@ -67,8 +67,9 @@ void printSizes(const std::vector<StepForecast> &steps, double oneGpu,
                    step.tokensPerSecond, step.tokensPerSecond / oneGpu * 100,
                    step.memoryBytes * 1e-9);
   fmt::format_to(out,
-                 "  tokens/s and GB of a rank; gathers and scatters run "
-                 "beside the launches, what of them is exposed does not\n");
+                 "  tokens/s and GB of a rank; one rank updates all parameters "
+                 "alone; gathers and scatters run beside the launches but for "
+                 "what is exposed\n");
 }
 
 /// Units of one size, of which one stands for all.
