@@ -43,6 +43,7 @@ public:
   std::string deviceName() const override { return device.name; }
   std::string pciAddress() const override { return device.pciAddress(); }
   float exposedMilliseconds() const override { return exposed; }
+  std::span<const float> launchStarts() const override { return starts; }
   LaunchCounts launchCounts(int program) const override {
     return graphs[static_cast<size_t>(program)].counts;
   }
@@ -115,7 +116,8 @@ private:
   int64_t endedRuns = 0; ///< that were waited for, in their order
   bool isLoaded = false;
   Status failed;
-  float exposed = 0;
+  float exposed = 0;         ///< of the latest runTimed()
+  std::vector<float> starts; ///< likewise, of a program with two streams
   MemoryReport report;
 };
 
@@ -516,7 +518,9 @@ Status CudaExecutor::runTimed(int program, std::span<float> milliseconds) {
   QWEN_RETURN_IF_ERROR(endRun(program, run));
   QWEN_RETURN_IF_ERROR(finish(run));
   QWEN_RETURN_IF_ERROR(check(timer.readLaunches(milliseconds), program));
-  return check(timer.readWaits(exposed), program);
+  QWEN_RETURN_IF_ERROR(check(timer.readWaits(exposed), program));
+  starts.resize(launches.communicates(program) ? milliseconds.size() : 0);
+  return check(timer.readStarts(starts), program);
 }
 
 StatusOr<std::vector<int64_t>> CudaExecutor::kernelsByLaunch(int program) {

@@ -48,6 +48,14 @@ Status CudaTimer::readLaunches(std::span<float> milliseconds) const {
   return okStatus();
 }
 
+Status CudaTimer::readStarts(std::span<float> milliseconds) const {
+  for (size_t i = 0; i < milliseconds.size(); ++i) {
+    milliseconds[i] = 0;
+    QWEN_RETURN_IF_ERROR(add({0, launches[i].begin}, milliseconds[i]));
+  }
+  return okStatus();
+}
+
 Status CudaTimer::readWaits(float &milliseconds) const {
   milliseconds = 0;
   for (const Span &wait : waits)

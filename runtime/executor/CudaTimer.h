@@ -24,6 +24,8 @@ public:
 
   /// Milliseconds of the launches, in the order of their ends' marks.
   Status readLaunches(std::span<float> milliseconds) const;
+  /// When they began, in milliseconds after the first mark.
+  Status readStarts(std::span<float> milliseconds) const;
   /// Milliseconds of all waits of stream 0.
   Status readWaits(float &milliseconds) const;
 

@@ -111,6 +111,9 @@ public:
   /// Milliseconds of the latest runTimed() in which nothing was computed, as
   /// what other ranks send was missing.
   virtual float exposedMilliseconds() const { return 0; }
+  /// When the launches of the latest runTimed() started, in milliseconds after
+  /// the program. Empty where each follows the one before it.
+  virtual std::span<const float> launchStarts() const { return {}; }
   /// How many kernels the device runs for each launch of a program.
   virtual StatusOr<std::vector<int64_t>> kernelsByLaunch(int program);
 

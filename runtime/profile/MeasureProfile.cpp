@@ -59,6 +59,8 @@ static Status timeStep(Executor &executor, std::span<const StepPart> step,
     run.milliseconds.resize(profile.programs[program].launches.size());
     part.setInputs();
     QWEN_RETURN_IF_ERROR(executor.runTimed(part.program, run.milliseconds));
+    run.starts.assign(executor.launchStarts().begin(),
+                      executor.launchStarts().end());
     addTimes(executor, profile.programs[program], run, steps, measured);
     runs.push_back(std::move(run));
   }

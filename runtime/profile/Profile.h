@@ -33,6 +33,9 @@ struct ProgramRun {
   size_t program; ///< index in StepProfile::programs
   double contextPairs = 0;
   std::vector<float> milliseconds; ///< of each launch
+  /// Of each launch, after the program's start; empty where each follows the
+  /// one before it.
+  std::vector<float> starts = {};
 };
 
 /// The steps that were timed; each is a list of executions.
@@ -64,7 +67,7 @@ ProfileRow totalOf(const std::vector<ProfileRow> &rows);
 std::string profileTables(const StepProfile &profile, const Ceilings &ceilings);
 
 /// A trace in the format of Chrome and Perfetto: programs, passes, layers and
-/// launches as nested slices.
+/// launches as nested slices, communication that has a stream of its own below.
 std::string profileTrace(const StepProfile &profile);
 
 } // namespace qwen

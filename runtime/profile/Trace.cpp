@@ -1,7 +1,8 @@
 //===- Trace.cpp - A profile as a Chrome and Perfetto trace ---------------===//
 //
 // Complete events ("ph": "X") on one thread; a viewer nests them by their
-// times. Launches follow each other without gaps, as they were timed.
+// times. Launches follow each other without gaps, as they were timed; those of
+// two streams lie where they were timed, communication on a second thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,8 +10,10 @@
 
 #include "runtime/support/Json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 using namespace qwen;
 
@@ -59,11 +62,11 @@ private:
     return events.size() - 1;
   }
   void fill(size_t slot, const std::string &name, const char *category,
-            double begin, const std::string &args = "{}") {
+            double begin, const std::string &args = "{}", int thread = 1) {
     events[slot] = fmt::format(
-        R"({{"ph": "X", "name": {}, "cat": "{}", "pid": 1, "tid": 1, )"
+        R"({{"ph": "X", "name": {}, "cat": "{}", "pid": 1, "tid": {}, )"
         R"("ts": {:.3f}, "dur": {:.3f}, "args": {}}})",
-        jsonString(name), category, begin, now - begin, args);
+        jsonString(name), category, thread, begin, now - begin, args);
   }
   void close(std::optional<Open> &open, const char *category) {
     if (open && !open->name.empty())
@@ -84,25 +87,45 @@ private:
     double begin = now;
     size_t slot = reserve();
     std::optional<Open> pass, layer;
+    double last = begin;
     for (size_t i = 0; i < program.launches.size(); ++i) {
+      bool isTimed = !run.starts.empty();
+      double start = isTimed ? begin + rounded(double(run.starts[i])) : now;
+      if (isTimed && program.launches[i].stream > 0) {
+        double before = std::exchange(now, start);
+        writeLaunch(program, i, run, /*thread=*/2);
+        last = std::max(last, std::exchange(now, before));
+        continue;
+      }
       const LaunchPlace &place = program.places[i];
-      if (!pass || pass->name != passName(place))
+      // What ends does so before a gap.
+      bool isSamePass = pass && pass->name == passName(place);
+      if (!isSamePass || !layer || layer->name != layerName(place))
         close(layer, "layer");
+      if (!isSamePass)
+        close(pass, "pass");
+      now = std::max(now, start);
       enter(pass, passName(place), "pass");
       enter(layer, layerName(place), "layer");
       writeLaunch(program, i, run);
     }
     close(layer, "layer");
     close(pass, "pass");
+    now = std::max(now, last);
     fill(slot, program.name, "program", begin);
   }
 
+  /// Microseconds, rounded as they are written, so that sums of slices are
+  /// exact.
+  static double rounded(double milliseconds) {
+    return std::max(0.0, std::round(milliseconds * 1e6) * 1e-3);
+  }
+
   void writeLaunch(const ProfiledProgram &program, size_t i,
-                   const ProgramRun &run) {
+                   const ProgramRun &run, int thread = 1) {
     const LaunchFacts &launch = program.launches[i];
     double begin = now;
-    // Rounded as it is written, so that sums of slices are exact.
-    now += std::max(0.0, std::round(double(run.milliseconds[i]) * 1e6) * 1e-3);
+    now += rounded(double(run.milliseconds[i]));
     std::string args = fmt::format(
         R"({{"launch": {}, "stage": "{}", "shape": {}, "kernels": {}, )"
         R"("flops": {:.6g}, "bytes": {}}})",
@@ -110,7 +133,7 @@ private:
         program.deviceKernels[i], launch.flopsOf(run.contextPairs),
         launch.bytes);
     fill(reserve(), launch.symbol.empty() ? launch.kernel : launch.symbol,
-         "launch", begin, args);
+         "launch", begin, args, thread);
   }
 
   std::vector<std::string> events;

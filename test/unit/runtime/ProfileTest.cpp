@@ -164,6 +164,41 @@ TEST(ProfileTest, TraceNestsLaunchesInLayersInPassesInPrograms) {
   EXPECT_EQ(counts["launch"], 2 * (2 * 8 + 1));
 }
 
+/// Launches of a second stream stand beside those that they are hidden by; a
+/// gap between two layers belongs to neither.
+TEST(ProfileTest, TraceShowsTwoStreamsWhereTheyWereTimed) {
+  ProfiledProgram program;
+  program.name = "micro_step";
+  program.launches = {
+      launch("all_gather", "8", "", 0, 100),
+      launch("gemm", "8x4x4 nt", "model.layers.0 gdn_layer_forward", 256, 400),
+      launch("all_gather", "8", "", 0, 100),
+      launch("gemm", "8x4x4 nt", "model.layers.1 gdn_layer_forward", 256, 400),
+      launch("reduce_scatter", "8", "", 0, 100)};
+  for (size_t i : {0, 2, 4})
+    program.launches[i].stream = 1;
+  program.places = launchPlaces(program.launches);
+  program.deviceKernels.assign(program.launches.size(), 1);
+  StepProfile profile;
+  profile.programs.push_back(program);
+  profile.steps.push_back({{0, 0, {2, 3, 4, 1, 2}, {0, 2, 2, 7, 8}}});
+  auto trace = parseJsonObject(profileTrace(profile), "trace");
+  ASSERT_OK(trace.status());
+  std::vector<std::string> slices;
+  for (const Json &event : (*trace)["traceEvents"])
+    if (event["ph"] == "X" && event["cat"] != "pass")
+      slices.push_back(
+          fmt::format("{} {} {:g} {:g}", event["name"].get<std::string>(),
+                      event["tid"].get<int>(), event["ts"].get<double>() * 1e-3,
+                      event["dur"].get<double>() * 1e-3));
+  EXPECT_EQ(slices,
+            (std::vector<std::string>{
+                "step 1 1 0 10", "micro_step 1 0 10", "all_gather 2 0 2",
+                "model.layers.0 gdn_layer 1 2 3", "gemm 1 2 3",
+                "all_gather 2 2 4", "model.layers.1 gdn_layer 1 7 1",
+                "gemm 1 7 1", "reduce_scatter 2 8 2"}));
+}
+
 TEST(ProfileTest, MeasuresEveryLaunchOfAPlan) {
   std::string bytes = makeTinyPlan({});
   auto plan = Plan::parse(std::as_bytes(std::span(bytes)), "tiny");
