@@ -46,7 +46,7 @@
 // PROGRAM:          rw  c
 // PROGRAM-NOT:  adamw
 
-// BOTH: qwen-plan: error: --summary, --memory and --program exclude each other
+// BOTH: qwen-plan: error: --summary, --memory, --program and --scale exclude each other
 // ABSENT: qwen-plan: error: the plan has no program 'absent'
 // CUT: qwen-plan: error: plan '{{.*}}cut.fb': the plan is cut: its end mark is missing
 // NOFILE: qwen-plan: error: {{.*}}absent.fb

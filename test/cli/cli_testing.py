@@ -50,6 +50,26 @@ def run(tool, *arguments, cwd=None):
     )
 
 
+def rank_environment():
+    """Ranks may be more than processors, also as root in a container."""
+    return dict(environment(), OMP_WAIT_POLICY="passive",
+                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                OMPI_MCA_rmaps_base_oversubscribe="1",
+                OMPI_MCA_hwloc_base_binding_policy="none")
+
+
+def rank_command(*groups):
+    """qwenrun on several ranks: a group is their number and their arguments."""
+    launcher = os.environ.get("QWEN_MPIEXEC")
+    if not launcher:
+        raise unittest.SkipTest("no mpirun on this machine")
+    words = []
+    for ranks, *arguments in groups:
+        words += [":"] * bool(words) + ["-n", str(ranks)]
+        words += command("qwenrun", *arguments)
+    return [launcher, *words]
+
+
 def build_model(path, config=TIED, dtype="f32", tokens=TOKENS, documents=8):
     """Imports one of models/configs to the file `path`."""
     done = run(

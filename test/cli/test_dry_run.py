@@ -1,5 +1,6 @@
 """qwenrun --dry-run: everything is checked, nothing is written."""
 
+import re
 import unittest
 
 from cli_testing import (GOLDEN, TIED, UNTIED, CliTest, build_plan, snapshot,
@@ -27,6 +28,21 @@ class DryRun(CliTest):
             self.assertIn(text, done.stdout)
         self.assertNotIn("step 1/", done.stdout)
         self.assertEqual(done.stderr, "")
+
+    def test_disk_space_that_a_checkpoint_takes(self):
+        """Of float32 weights trained in bf16, with masters and without."""
+        start = ("--weights", GOLDEN / TIED / "checkpoint")
+        for masters in ("f32", "none"):
+            plan = self.folder / f"{masters}.fb"
+            build_plan(plan, f"--masters={masters}", dtype="bf16")
+            done = self.run_good("qwenrun", plan, *self.arguments(
+                start=start, out=masters, steps=1)[1:])
+            said = re.search(r"a checkpoint takes ([0-9.]+) MB", done.stdout)
+            takes = sum(
+                path.stat().st_size
+                for path in (self.folder / masters / "checkpoint-1").iterdir())
+            # Headers of files and the state in text come to some kB.
+            self.assertLess(abs(float(said[1]) * 1e6 - takes), 60e3)
 
     def test_resumed_run(self):
         self.run_good("qwenrun", *self.arguments())

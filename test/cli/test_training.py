@@ -13,7 +13,7 @@ import time
 import unittest
 
 import numpy as np
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from cli_testing import (GOLDEN, SOURCE, TIED, TOKENS, UNTIED, CliTest,
                          build_plan, command, environment,
@@ -469,6 +469,23 @@ class WhatMoves(CliTest):
             r"(\S+) over 3 tensors", done.stdout).groups()
         self.assertAlmostEqual(float(zero), 0, delta=0.2)
         self.assertAlmostEqual(float(one), 1, delta=0.2)
+        self.assertNotIn("as if one was taken for the other", done.stdout)
+
+    def test_norm_conventions_that_were_exchanged_are_warned_of(self):
+        """Loads, trains, and is fluent-looking garbage."""
+        source = self.folder / "source"
+        shutil.copytree(GOLDEN / TIED / "checkpoint", source)
+        tensors = load_file(source / "model.safetensors")
+        for name in tensors:
+            if name.endswith("norm.weight"):
+                gated = name.endswith("linear_attn.norm.weight")
+                tensors[name] += np.float32(-1 if gated else 1)
+        save_file(tensors, source / "model.safetensors", {"format": "pt"})
+        done = self.run_good(
+            "qwenrun", self.shared / "plan.fb", "--weights", "source",
+            "--data", self.shared / "data", "--out", "out", "--steps", 1)
+        self.assertIn("warning: norms of 1 + w have means near 1 and gated "
+                      "norms near 0", done.stdout)
 
 
 class RoundTrip(CliTest):

@@ -30,7 +30,7 @@ StatusOr<TokenDataset> qwen::openBenchmarkData(const Session &session,
     return openDataset(session, options.data, plan);
   const PlanInfo &info = plan.info();
   if (!options.documents.empty())
-    return openFixedPack(options, info);
+    return agreed(session, openFixedPack(options, info));
   // Documents that fill packs well.
   constexpr int64_t packs = 8;
   int64_t perPack = std::clamp<int64_t>(info.maxDocuments, 1, 4);
@@ -45,9 +45,8 @@ Status qwen::benchmark(Session &session, const Plan &plan) {
   bench::StepBenchmarkOptions measuring;
   measuring.started = session.started;
   QWEN_ASSIGN_OR_RETURN(TokenDataset data, openBenchmarkData(session, plan));
-  if (!options.weights.empty()) {
-    QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(options.weights));
-  }
+  if (!options.weights.empty())
+    QWEN_RETURN_IF_ERROR(openSource(session, options.weights));
   QWEN_RETURN_IF_ERROR(openEngine(session, plan));
   QWEN_RETURN_IF_ERROR(loadWeights(session));
   measuring.steps = options.benchmark;

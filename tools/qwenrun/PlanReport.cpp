@@ -122,9 +122,16 @@ std::string qwen::describeDecay(Engine &engine, double weightDecay) {
              : text + "\n" + list("not trained:", NotTrained);
 }
 
-/// Mean over the norm weights that start at `init`.
-static StatusOr<std::string> describeNorms(Engine &engine, ParameterInit init,
-                                           std::string_view what) {
+namespace {
+/// Norm weights of one convention.
+struct Norms {
+  double mean = 0;
+  int64_t count = 0;
+};
+} // namespace
+
+/// The norm weights that start at `init`.
+static StatusOr<Norms> measureNorms(Engine &engine, ParameterInit init) {
   double sum = 0;
   int64_t count = 0;
   Staging staging(engine.memory());
@@ -139,10 +146,15 @@ static StatusOr<std::string> describeNorms(Engine &engine, ParameterInit init,
       ++count;
     }
   if (count == 0)
-    return std::string();
+    return Norms();
   QWEN_ASSIGN_OR_RETURN(sum, engine.ranks().sum(sum));
-  return fmt::format("; {} mean {:.3f} over {} tensors", what,
-                     sum / double(count), count);
+  return Norms{sum / double(count), count};
+}
+
+static std::string describeNorms(const Norms &norms, std::string_view what) {
+  return norms.count == 0 ? ""
+                          : fmt::format("; {} mean {:.3f} over {} tensors",
+                                        what, norms.mean, norms.count);
 }
 
 StatusOr<std::string> qwen::describeLoad(Engine &engine,
@@ -160,13 +172,18 @@ StatusOr<std::string> qwen::describeLoad(Engine &engine,
     text += fmt::format("; {} not trained, carried through ({})",
                         report.carriedTensors,
                         formatBytes(double(report.carriedBytes)));
-  QWEN_ASSIGN_OR_RETURN(
-      std::string zeroNorms,
-      describeNorms(engine, ParameterInit::Zero, "norms of 1 + w:"));
-  QWEN_ASSIGN_OR_RETURN(
-      std::string oneNorms,
-      describeNorms(engine, ParameterInit::One, "gated norms:"));
-  return text + zeroNorms + oneNorms;
+  QWEN_ASSIGN_OR_RETURN(Norms zero, measureNorms(engine, ParameterInit::Zero));
+  QWEN_ASSIGN_OR_RETURN(Norms one, measureNorms(engine, ParameterInit::One));
+  text += describeNorms(zero, "norms of 1 + w:") +
+          describeNorms(one, "gated norms:");
+  // Training moves both, by no known amount; that both are nearer to where the
+  // other one starts is no accident.
+  bool isExchanged =
+      zero.count > 0 && one.count > 0 && zero.mean > 0.5 && one.mean < 0.5;
+  return isExchanged ? "warning: norms of 1 + w have means near 1 and gated "
+                       "norms near 0, as if one was taken for the other\n" +
+                           text
+                     : text;
 }
 
 std::string qwen::describeDevice(const Executor &executor) {

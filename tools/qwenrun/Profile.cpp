@@ -113,9 +113,8 @@ static std::string tracePath(const Options &options) {
 Status qwen::profile(Session &session, const Plan &plan) {
   const Options &options = session.options;
   QWEN_ASSIGN_OR_RETURN(TokenDataset data, openBenchmarkData(session, plan));
-  if (!options.weights.empty()) {
-    QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(options.weights));
-  }
+  if (!options.weights.empty())
+    QWEN_RETURN_IF_ERROR(openSource(session, options.weights));
   // Before the plan takes its memory.
   QWEN_ASSIGN_OR_RETURN(Ceilings ceilings,
                         measureCeilings(plan.info().target, productType(plan),

@@ -75,10 +75,10 @@ static StatusOr<Rows> checkKernels(const Session &session, const Plan &plan,
 
 Status qwen::selfcheck(const Session &session, const Plan &plan) {
   if (plan.info().worldSize > 1)
-    return makeError(StatusCode::FailedPrecondition,
-                     "--selfcheck needs a plan for one rank; this one is for "
-                     "{}",
-                     plan.info().worldSize);
+    return session.ranks->agree(
+        makeError(StatusCode::FailedPrecondition,
+                  "--selfcheck needs a plan for one rank; this one is for {}",
+                  plan.info().worldSize));
   auto begin = std::chrono::steady_clock::now();
   TargetKind kind = targetKind(plan.info().target).value_or(TargetKind::Cpu);
   QWEN_ASSIGN_OR_RETURN(Rows rows, checkModel(session, plan, kind));

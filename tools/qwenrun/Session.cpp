@@ -25,8 +25,11 @@ ExecutorOptions qwen::executorOptions(const Session &session) {
 Status qwen::openEngine(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
   print(session.log, "{}\n{}\n", table, describeForecast(plan.info().forecast));
-  QWEN_ASSIGN_OR_RETURN(PlanEngine engine,
-                        PlanEngine::create(plan, executorOptions(session)));
+  auto created = PlanEngine::create(plan, executorOptions(session));
+  // On GPUs the ranks meet in there.
+  if (plan.info().targetKind == TargetKind::Cpu)
+    QWEN_RETURN_IF_ERROR(session.ranks->agree(created.status()));
+  QWEN_ASSIGN_OR_RETURN(PlanEngine engine, std::move(created));
   session.engine = std::make_unique<PlanEngine>(std::move(engine));
   print(session.log, "{}\n", describeDevice(session.engine->device()));
   if (std::string warning = session.engine->device().warning();
@@ -38,16 +41,29 @@ Status qwen::openEngine(Session &session, const Plan &plan) {
   return okStatus();
 }
 
-StatusOr<TokenDataset> qwen::openDataset(const Session &session,
-                                         const std::string &path,
-                                         const Plan &plan) {
-  const PlanInfo &info = plan.info();
+Status qwen::openSource(Session &session, const std::string &path) {
+  QWEN_ASSIGN_OR_RETURN(session.source,
+                        agreed(session, Checkpoint::open(path)));
+  return okStatus();
+}
+
+/// A data set whose documents all fit a pack.
+static StatusOr<TokenDataset> openFitting(const std::string &path,
+                                          const PlanInfo &info) {
   QWEN_ASSIGN_OR_RETURN(TokenDataset data,
                         TokenDataset::open(path, info.vocabSize));
   // Finds a document that does not fit before the engine takes its memory.
-  QWEN_ASSIGN_OR_RETURN(
-      EpochPacking packing,
-      EpochPacking::createInOrder(data, {info.tokens, info.maxDocuments}));
+  QWEN_RETURN_IF_ERROR(
+      EpochPacking::createInOrder(data, {info.tokens, info.maxDocuments})
+          .status());
+  return data;
+}
+
+StatusOr<TokenDataset> qwen::openDataset(const Session &session,
+                                         const std::string &path,
+                                         const Plan &plan) {
+  QWEN_ASSIGN_OR_RETURN(TokenDataset data,
+                        agreed(session, openFitting(path, plan.info())));
   print(session.log,
         "data '{}': {} documents, {} tokens, {} supervised, tokenizer {}\n",
         path, data.documents(), data.tokens(), data.supervisedTokens(),
@@ -88,15 +104,15 @@ Status qwen::evaluateOnly(Session &session, const Plan &plan) {
   const Options &options = session.options;
   QWEN_ASSIGN_OR_RETURN(TokenDataset data,
                         openDataset(session, options.eval, plan));
-  if (!options.weights.empty()) {
-    QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(options.weights));
-  }
+  if (!options.weights.empty())
+    QWEN_RETURN_IF_ERROR(openSource(session, options.weights));
   QWEN_RETURN_IF_ERROR(openEngine(session, plan));
   QWEN_RETURN_IF_ERROR(loadWeights(session));
   QWEN_ASSIGN_OR_RETURN(EvalResult result, evaluate(*session.engine, data));
   if (!std::isfinite(result.loss))
-    return makeError(StatusCode::FailedPrecondition,
-                     "the loss on '{}' is not finite", options.eval);
+    return session.ranks->agree(makeError(StatusCode::FailedPrecondition,
+                                          "the loss on '{}' is not finite",
+                                          options.eval));
   if (!session.isFirst())
     return okStatus();
   print(stdout, "{{\"loss\": {}, \"perplexity\": {}, \"tokens\": {}}}\n",

@@ -35,6 +35,14 @@ struct Session {
   SideFiles sideFiles;
 };
 
+/// The value where all ranks have one; else the error of the first that has
+/// none. For what every rank does alone, from the same files.
+template <typename T>
+StatusOr<T> agreed(const Session &session, StatusOr<T> mine) {
+  QWEN_RETURN_IF_ERROR(session.ranks->agree(mine.status()));
+  return mine;
+}
+
 /// How the command line wants plans to run.
 ExecutorOptions executorOptions(const Session &session);
 
@@ -43,6 +51,9 @@ Status openEngine(Session &session, const Plan &plan);
 
 /// Fills the parameters from --weights, or at random.
 Status loadWeights(Session &session);
+
+/// Opens the checkpoint whose weights and layout the run starts from.
+Status openSource(Session &session, const std::string &path);
 
 /// Opens --data or --eval and checks that its documents fit.
 StatusOr<TokenDataset> openDataset(const Session &session,

@@ -65,4 +65,9 @@ void qwen::catchStopSignals(bool ofRanks) {
   setHandler(SIGPIPE, SIG_IGN, 0);
 }
 
+void qwen::releaseStopSignals() {
+  for (int signal : stopSignals)
+    setHandler(signal, SIG_DFL, 0);
+}
+
 bool qwen::stopRequested() { return stopSignal != 0; }

@@ -20,6 +20,9 @@ void reportLostFiles();
 /// too.
 void catchStopSignals(bool ofRanks);
 
+/// These signals end the process again, without a word: it ends anyway.
+void releaseStopSignals();
+
 /// True after the first of those signals.
 bool stopRequested();
 

@@ -3,6 +3,7 @@
 #include "PlanReport.h"
 #include "Session.h"
 
+#include "runtime/checkpoint/Cast.h"
 #include "runtime/support/Format.h"
 
 using namespace qwen;
@@ -70,14 +71,14 @@ static StatusOr<Start> findStart(Session &session) {
 
 /// The first rank decides for all.
 static StatusOr<Start> agreeOnStart(Session &session) {
-  Start start;
-  if (session.isFirst()) {
-    QWEN_ASSIGN_OR_RETURN(start, findStart(session));
-  }
+  QWEN_ASSIGN_OR_RETURN(
+      Start start,
+      agreed(session, session.isFirst() ? findStart(session) : Start()));
   QWEN_ASSIGN_OR_RETURN(start.checkpoint,
                         session.ranks->firstText(start.checkpoint));
-  if (!session.isFirst() && !start.checkpoint.empty()) {
-    QWEN_ASSIGN_OR_RETURN(start.state, readTrainerState(start.checkpoint));
+  if (!start.checkpoint.empty()) {
+    QWEN_ASSIGN_OR_RETURN(start.state,
+                          agreed(session, readTrainerState(start.checkpoint)));
   }
   return start;
 }
@@ -155,17 +156,22 @@ static Status runTraining(Session &session, Trainer &trainer,
                           const RunDirectory *directory,
                           const std::function<bool()> &stopRequested) {
   std::optional<MetricsLog> metrics;
-  if (directory) {
+  auto openMetrics = [&]() -> Status {
+    if (!directory)
+      return okStatus();
     QWEN_ASSIGN_OR_RETURN(
         MetricsLog opened,
         MetricsLog::open(directory->path(), trainer.state().step));
     metrics.emplace(std::move(opened));
-  }
+    return okStatus();
+  };
+  QWEN_RETURN_IF_ERROR(session.ranks->agree(openMetrics()));
   const Checkpoint *source = session.resumed  ? &session.resumed->weights
                              : session.source ? &*session.source
                                               : nullptr;
   RunFiles files{directory, source, &session.sideFiles};
-  Progress progress(session.log, session.options.logEvery);
+  Progress progress(session.log, session.options.logEvery,
+                    /*mayOverwrite=*/session.ranks->size() == 1);
   std::optional<GpuMonitor> gpu = watchGpu(session);
   TrainingRun run(trainer, *session.engine, evalData ? &*evalData : nullptr,
                   files, session.options.run, metrics ? &*metrics : nullptr,
@@ -181,6 +187,27 @@ static Status runTraining(Session &session, Trainer &trainer,
   return okStatus();
 }
 
+/// What the state of a run holds beside moments and masters where a parameter
+/// has another type than in the files: its exact value, or without a master
+/// the wider tensor that it was read from.
+static int64_t bytesOfOtherTypes(const Checkpoint &source, const Plan &plan) {
+  int64_t bytes = 0;
+  for (const PlanParameter &parameter : plan.parameters()) {
+    const StoredTensor *stored = source.find(parameter.name);
+    if (!stored || stored->dtype == fileDTypeOf(parameter.type.dtype))
+      continue;
+    bool isWider =
+        fileDTypeBytes(stored->dtype) > dtypeBytes(parameter.type.dtype);
+    bool hasMaster =
+        parameter.bucket < 0
+            ? parameter.master.exists()
+            : plan.buckets()[size_t(parameter.bucket)].master.exists();
+    bytes += isWider && !hasMaster ? int64_t(stored->data.size())
+                                   : parameter.type.bytes();
+  }
+  return bytes;
+}
+
 /// A checkpoint must fit the disk. The older ones are removed only after it.
 static Status checkDiskSpace(Session &session, const Plan &plan) {
   const PlanForecast &forecast = plan.info().forecast;
@@ -188,7 +215,8 @@ static Status checkDiskSpace(Session &session, const Plan &plan) {
   int64_t ranks = plan.info().worldSize;
   int64_t needed = (forecast.parameters + forecast.optimizer) * ranks;
   if (session.source) {
-    needed = forecast.optimizer * ranks;
+    needed =
+        forecast.optimizer * ranks + bytesOfOtherTypes(*session.source, plan);
     for (const Checkpoint::Shard &shard : session.source->shards())
       for (const StoredTensor &tensor : shard.file.tensors())
         needed += static_cast<int64_t>(tensor.data.size());
@@ -211,15 +239,7 @@ struct Prepared {
 };
 } // namespace
 
-static Status openData(const Session &session, const Plan &plan,
-                       Prepared &prepared) {
-  const Options &options = session.options;
-  QWEN_ASSIGN_OR_RETURN(prepared.data,
-                        openDataset(session, options.data, plan));
-  if (options.eval.empty())
-    return okStatus();
-  QWEN_ASSIGN_OR_RETURN(prepared.evalData,
-                        openDataset(session, options.eval, plan));
+static Status checkEvalData(const Options &options, const Prepared &prepared) {
   if (prepared.evalData->tokenizerHash() != prepared.data->tokenizerHash())
     return makeError(StatusCode::FailedPrecondition,
                      "'{}' and '{}' were made with different tokenizers",
@@ -230,27 +250,55 @@ static Status openData(const Session &session, const Plan &plan,
   return okStatus();
 }
 
+static Status openData(const Session &session, const Plan &plan,
+                       Prepared &prepared) {
+  const Options &options = session.options;
+  QWEN_ASSIGN_OR_RETURN(prepared.data,
+                        openDataset(session, options.data, plan));
+  if (options.eval.empty())
+    return okStatus();
+  QWEN_ASSIGN_OR_RETURN(prepared.evalData,
+                        openDataset(session, options.eval, plan));
+  return session.ranks->agree(checkEvalData(options, prepared));
+}
+
+static Status lockDirectory(const Options &options, Prepared &prepared) {
+  QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
+  prepared.directory.emplace(std::move(opened));
+  return okStatus();
+}
+
+/// A new run's folder, made when nothing can go wrong any more.
+static Status makeDirectory(const Options &options, Prepared &prepared) {
+  QWEN_RETURN_IF_ERROR(lockDirectory(options, prepared));
+  // Another run may have come and gone since the folder was looked at.
+  if (listCheckpoints(options.out).empty())
+    return okStatus();
+  return makeError(StatusCode::FailedPrecondition,
+                   "'{}' got checkpoints of another run meanwhile",
+                   options.out);
+}
+
 /// Everything that can be known to be wrong before weights are loaded. Writes
 /// nothing but the lock of a resumed run.
 static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
   const Options &options = session.options;
-  QWEN_RETURN_IF_ERROR(checkWritableDirectory(options.out));
+  Communicator &ranks = *session.ranks;
+  QWEN_RETURN_IF_ERROR(ranks.agree(checkWritableDirectory(options.out)));
   QWEN_RETURN_IF_ERROR(openData(session, plan, prepared));
   // A resumed run's folder exists; it is locked before it is looked at.
-  if (session.isFirst() && options.resume && !options.dryRun &&
-      !listCheckpoints(options.out).empty()) {
-    QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
-    prepared.directory.emplace(std::move(opened));
-  }
+  bool isLocking = session.isFirst() && options.resume && !options.dryRun &&
+                   !listCheckpoints(options.out).empty();
+  QWEN_RETURN_IF_ERROR(
+      ranks.agree(isLocking ? lockDirectory(options, prepared) : okStatus()));
   QWEN_ASSIGN_OR_RETURN(prepared.start, agreeOnStart(session));
   const std::string &weights = prepared.start.checkpoint.empty()
                                    ? options.weights
                                    : prepared.start.checkpoint;
-  if (!weights.empty()) {
-    QWEN_ASSIGN_OR_RETURN(session.source, Checkpoint::open(weights));
-  }
-  QWEN_RETURN_IF_ERROR(collectSideFiles(session, plan));
-  QWEN_RETURN_IF_ERROR(checkDiskSpace(session, plan));
+  if (!weights.empty())
+    QWEN_RETURN_IF_ERROR(openSource(session, weights));
+  QWEN_RETURN_IF_ERROR(ranks.agree(collectSideFiles(session, plan)));
+  QWEN_RETURN_IF_ERROR(ranks.agree(checkDiskSpace(session, plan)));
   return openEngine(session, plan);
 }
 
@@ -264,13 +312,46 @@ static void warnOfShortRun(const Session &session, int64_t steps) {
           warmup.value, steps);
 }
 
+/// Ranks with other files or options would wait for each other forever, or
+/// train on what nobody meant.
+static Status checkSameRun(const Session &session, const Prepared &prepared,
+                           const Trainer &trainer) {
+  const RunOptions &run = session.options.run;
+  const RunIdentity &identity = trainer.state().identity;
+  const std::pair<const char *, std::string> items[] = {
+      {"plan", fmt::format("{:016x}",
+                           session.engine->device().plan().info().contentHash)},
+      {"--data", fmt::format("{:016x}", identity.dataHash)},
+      {"--eval", prepared.evalData
+                     ? fmt::format("{:016x}", prepared.evalData->contentHash())
+                     : "none"},
+      {"options",
+       fmt::format("seed {}, packs a step {}, every {} and {}, {} not finite, "
+                   "{}",
+                   identity.seed, identity.accumulation, run.evalEvery,
+                   run.saveEvery, run.maxNonFinite, run.optionsText)}};
+  for (const auto &[what, mine] : items) {
+    QWEN_ASSIGN_OR_RETURN(std::string first, session.ranks->firstText(mine));
+    QWEN_RETURN_IF_ERROR(session.ranks->agree(
+        mine == first ? okStatus()
+                      : makeError(StatusCode::FailedPrecondition,
+                                  "{}: expected those of rank 0 ({}), found "
+                                  "{}",
+                                  what, first, mine)));
+  }
+  return okStatus();
+}
+
 static StatusOr<Trainer> makeTrainer(Session &session,
                                      const Prepared &prepared) {
-  QWEN_ASSIGN_OR_RETURN(Trainer trainer,
-                        Trainer::create(*session.engine, *prepared.data,
-                                        session.options.trainer));
+  QWEN_ASSIGN_OR_RETURN(
+      Trainer trainer,
+      agreed(session, Trainer::create(*session.engine, *prepared.data,
+                                      session.options.trainer)));
   if (!prepared.start.checkpoint.empty())
-    QWEN_RETURN_IF_ERROR(trainer.restore(prepared.start.state));
+    QWEN_RETURN_IF_ERROR(
+        session.ranks->agree(trainer.restore(prepared.start.state)));
+  QWEN_RETURN_IF_ERROR(checkSameRun(session, prepared, trainer));
   printTraining(session, trainer);
   warnOfShortRun(session, trainer.totalSteps());
   if (trainer.finished())
@@ -285,8 +366,8 @@ Status qwen::dryRun(Session &session, const Plan &plan) {
   QWEN_RETURN_IF_ERROR(prepare(session, plan, prepared));
   QWEN_ASSIGN_OR_RETURN(Trainer trainer, makeTrainer(session, prepared));
   if (session.source)
-    QWEN_RETURN_IF_ERROR(checkLayout(
-        *session.source, session.engine->parameters(), session.options.carry));
+    QWEN_RETURN_IF_ERROR(session.ranks->agree(checkLayout(
+        *session.source, session.engine->parameters(), session.options.carry)));
   print(session.log, "dry run: plan, data, weights, memory and output are "
                      "good; nothing was trained or written\n");
   return okStatus();
@@ -294,23 +375,15 @@ Status qwen::dryRun(Session &session, const Plan &plan) {
 
 Status qwen::train(Session &session, const Plan &plan,
                    const std::function<bool()> &stopRequested) {
-  const Options &options = session.options;
   Prepared prepared;
   QWEN_RETURN_IF_ERROR(prepare(session, plan, prepared));
   QWEN_ASSIGN_OR_RETURN(Trainer trainer, makeTrainer(session, prepared));
   if (trainer.finished())
     return okStatus();
   QWEN_RETURN_IF_ERROR(loadState(session, prepared.start));
-  // A new run's folder is made when nothing can go wrong any more.
-  if (session.isFirst() && !prepared.directory) {
-    QWEN_ASSIGN_OR_RETURN(RunDirectory opened, RunDirectory::open(options.out));
-    prepared.directory.emplace(std::move(opened));
-    // Another run may have come and gone since the folder was looked at.
-    if (!listCheckpoints(options.out).empty())
-      return makeError(StatusCode::FailedPrecondition,
-                       "'{}' got checkpoints of another run meanwhile",
-                       options.out);
-  }
+  bool isMaking = session.isFirst() && !prepared.directory;
+  QWEN_RETURN_IF_ERROR(session.ranks->agree(
+      isMaking ? makeDirectory(session.options, prepared) : okStatus()));
   return runTraining(session, trainer, prepared.evalData,
                      prepared.directory ? &*prepared.directory : nullptr,
                      stopRequested);

@@ -73,26 +73,43 @@ static Status checkDeviceOptions(const Options &options, const Plan &plan) {
                          options.plan, plan.info().target);
 }
 
-static Status run(std::span<const std::string> arguments,
+/// --info.
+static Status printPlan(const Session &session, const Plan &plan) {
+  QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
+  return session.isFirst()
+             ? printResult(describePlan(plan, session.options.plan) + table +
+                           "\n")
+             : okStatus();
+}
+
+static StatusOr<Plan> loadPlan(const Options &options) {
+  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
+  QWEN_RETURN_IF_ERROR(checkDeviceOptions(options, plan));
+  return plan;
+}
+
+static Status run(std::span<const std::string> arguments, Session &session,
                   std::unique_ptr<Communicator> &ranks) {
-  Session session; // its time is that of the start
-  QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(arguments));
-  if (parsed.message)
-    return printResult(*parsed.message);
-  session.options = std::move(parsed.options);
+  auto parsed = parseOptions(arguments);
+  if (parsed.ok())
+    session.options = std::move(parsed->options);
   const Options &options = session.options;
   // Where stdout carries a result, people read stderr.
   if (options.evalOnly || options.benchmark > 0)
     session.log = stderr;
-  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.plan));
-  QWEN_RETURN_IF_ERROR(checkDeviceOptions(options, plan));
+  // Before anything can go wrong on some ranks or on all.
+  Status joined = joinOthers(session, ranks);
+  QWEN_RETURN_IF_ERROR(parsed.ok() || ranks ? joined : parsed.status());
+  QWEN_RETURN_IF_ERROR(session.ranks->agree(parsed.status()));
+  if (parsed->message)
+    return session.isFirst() ? printResult(*parsed->message) : okStatus();
+  auto loaded = loadPlan(options);
+  QWEN_RETURN_IF_ERROR(session.ranks->agree(loaded.status()));
+  const Plan &plan = *loaded;
   if (!options.peakGiven)
     session.options.run.peakTflops = peakTflops(plan.info().targetKind);
-  if (options.info) {
-    QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
-    return printResult(describePlan(plan, options.plan) + table + "\n");
-  }
-  QWEN_RETURN_IF_ERROR(joinOthers(session, ranks));
+  if (options.info)
+    return printPlan(session, plan);
   if (!options.config.empty())
     print(session.log, "options from '{}'\n", options.config);
   if (options.isTraining() && !options.dryRun) {
@@ -110,7 +127,12 @@ int main(int argc, char **argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::unique_ptr<Communicator> ranks; // outlives what uses it
-  Status status = run(arguments, ranks);
+  Session session;                     // its time is that of the start
+  Status status = run(arguments, session, ranks);
+  // That of a rank which fails alone stays: it would wait for the others, who
+  // are to hear of it first.
+  if (status.ok() || !ranks || ranks->isAgreed(status))
+    session.engine.reset();
   if (status.ok() && ranks)
     status = ranks->leave();
   // Nobody may be there to read it.
@@ -119,7 +141,17 @@ int main(int argc, char **argv) {
     print(stderr, "qwenrun: warning: {}\n", log.message());
   if (status.ok())
     return 0;
-  if (ranks)
+  releaseStopSignals();
+  if (!ranks)
+    return report(nullptr, status.message());
+  if (!ranks->isAgreed(status)) {
     ranks->fail(status);
-  return report(ranks.get(), status.message());
+    std::fflush(stdout);
+    _exit(report(ranks.get(), status.message()));
+  }
+  // All end by the same error, of which one tells.
+  if (ranks->rank() == 0)
+    report(nullptr, status.message());
+  (void)ranks->leave();
+  return 1;
 }

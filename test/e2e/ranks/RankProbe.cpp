@@ -124,6 +124,9 @@ Status goWrong(Communicator &ranks, std::string_view mode) {
 } // namespace
 
 int main(int argc, char **argv) {
+  // The launcher ends all ranks where one has ended: the others shall have the
+  // time to say what they saw.
+  std::signal(SIGTERM, SIG_IGN);
   CommunicatorOptions options;
   options.rankTimeout = argc > 2 ? std::atof(argv[2]) : 30;
   options.onLostRank = [](const std::string &line) {

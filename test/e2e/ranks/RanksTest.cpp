@@ -224,6 +224,22 @@ TEST_P(RanksTest, NinePacksOnFourRanksEndAnEpoch) {
   EXPECT_EQ(packs, (std::vector<double>{4, 4, 1}));
 }
 
+/// The loss is the mean over tokens, not over packs, ranks or micro-batches:
+/// answers of one token, and one that is as long as all others together.
+TEST_P(RanksTest, AnswersOfOneTokenWeighOneToken) {
+  TokenFile file = documents(8, vocabulary());
+  for (size_t i = 0; i + 1 < 8; ++i)
+    std::fill(file.mask.begin() + file.offsets[i],
+              file.mask.begin() + file.offsets[i + 1] - 1, uint8_t(0));
+  Outcome got;
+  expectSame(3, file, 2, 4, got);
+  int64_t last = file.offsets[8] - file.offsets[7];
+  double supervised = 0;
+  for (const Step &step : got.steps)
+    supervised += step.supervised;
+  EXPECT_EQ(supervised, double(7 + last - 1));
+}
+
 TEST_P(RanksTest, LossFreeTokensOfARankChangeNothing) {
   Outcome got;
   expectSame(2, documents(8, vocabulary(), [](int i) { return i % 2 == 0; }), 0,
