@@ -241,7 +241,8 @@ Action bench::addStepCommand(CLI::App &command) {
   command.add_option("--plan-dir", options->planDirectory,
                      "Folder of plans made by tools/bench/make_plans");
   command.add_option("--model", options->model, "Config that --layers cuts");
-  command.add_option("--tokens", options->tokens, "Tokens of those plans");
+  command.add_option("--tokens", options->tokens, "Tokens of those plans")
+      ->check(within(positiveCount));
   command
       .add_option("--documents", options->documents,
                   "Lengths of the documents of a pack; default: seven ragged "
@@ -257,7 +258,8 @@ Action bench::addStepCommand(CLI::App &command) {
       .add_option("--accumulation", benchmark.trainer.accumulation,
                   "Packs of a step and rank")
       ->check(within(positiveCount));
-  command.add_option("--lr", benchmark.trainer.schedule.peak, "Learning rate");
+  command.add_option("--lr", benchmark.trainer.schedule.peak, "Learning rate")
+      ->check(within(OptionRange()));
   command
       .add_option("--rank-timeout", options->rankTimeout,
                   "Seconds without a sign of life, or in one launch, after "
@@ -270,6 +272,6 @@ Action bench::addStepCommand(CLI::App &command) {
                   "Dense bf16 peak for MFU = model FLOPs / seconds / peak and "
                   "HFU, which counts the FLOPs of all launches; 0: of the "
                   "plan's target, where it is known")
-      ->check(CLI::NonNegativeNumber);
+      ->check(within(OptionRange()));
   return [options] { return benchSteps(*options); };
 }
