@@ -32,14 +32,28 @@ double qwen::sumLosses(std::span<const int32_t> labels, const Buffer &nll) {
   return sum;
 }
 
+Status qwen::checkMicroBatches(DType gradient, const TrainerOptions &options,
+                               int64_t ranks) {
+  int64_t packs = options.packsOfStep(ranks);
+  if (gradient != DType::BF16 || packs <= ranks)
+    return okStatus();
+  return makeError(StatusCode::FailedPrecondition,
+                   "the plan's gradients are bf16 and take {} micro-batches a "
+                   "step, one on each rank, but the step has {}",
+                   ranks, packs);
+}
+
 StatusOr<Trainer> Trainer::create(Engine &engine, const TokenDataset &data,
                                   const TrainerOptions &options) {
   Trainer trainer(engine, data, options);
   PackLimits limits = engine.limits();
-  trainer.position.identity = {
-      data.contentHash(), options.seed, limits.tokens, limits.documents,
-      options.packsPerStep > 0 ? options.packsPerStep
-                               : options.accumulation * engine.ranks().size()};
+  int64_t ranks = engine.ranks().size();
+  for (const ParameterRole &role : engine.roles())
+    if (role.gradient.data)
+      QWEN_RETURN_IF_ERROR(
+          checkMicroBatches(role.gradient.dtype, options, ranks));
+  trainer.position.identity = {data.contentHash(), options.seed, limits.tokens,
+                               limits.documents, options.packsOfStep(ranks)};
   int64_t packsPerStep = trainer.packsPerStep();
   trainer.total = options.steps;
   if (options.steps <= 0) {

@@ -48,7 +48,17 @@ struct TrainerOptions {
   uint32_t seed = 0;
   Schedule schedule;
   AdamWOptions adamw;
+
+  /// Micro-batches of a step over all ranks.
+  int64_t packsOfStep(int64_t ranks) const {
+    return packsPerStep > 0 ? packsPerStep : accumulation * ranks;
+  }
 };
+
+/// Gradients that ranks hold in bf16 are rounded when they are stored, so that
+/// nothing is added to them: a step has one micro-batch on each rank.
+Status checkMicroBatches(DType gradient, const TrainerOptions &options,
+                         int64_t ranks);
 
 /// What a step did.
 struct StepResult {

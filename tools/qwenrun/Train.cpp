@@ -279,11 +279,20 @@ static Status makeDirectory(const Options &options, Prepared &prepared) {
                    options.out);
 }
 
+/// Whether the plan's gradients take the step's micro-batches.
+static Status checkGradients(const Plan &plan, const TrainerOptions &options) {
+  for (const PlanBucket &bucket : plan.buckets())
+    QWEN_RETURN_IF_ERROR(checkMicroBatches(bucket.gradient.type.dtype, options,
+                                           plan.info().worldSize));
+  return okStatus();
+}
+
 /// Everything that can be known to be wrong before weights are loaded. Writes
 /// nothing but the lock of a resumed run.
 static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
   const Options &options = session.options;
   Communicator &ranks = *session.ranks;
+  QWEN_RETURN_IF_ERROR(ranks.agree(checkGradients(plan, options.trainer)));
   QWEN_RETURN_IF_ERROR(ranks.agree(checkWritableDirectory(options.out)));
   QWEN_RETURN_IF_ERROR(openData(session, plan, prepared));
   // A resumed run's folder exists; it is locked before it is looked at.

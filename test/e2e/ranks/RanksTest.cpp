@@ -250,6 +250,64 @@ TEST_P(RanksTest, LossFreeTokensOfARankChangeNothing) {
   EXPECT_EQ(microBatches, 4);
 }
 
+/// Gradients that are held in bf16: each element is rounded once, by at most u
+/// of it. One step moves an element by lr g / (|g| + 1), which changes by at
+/// most u of itself to first order; 2 u are given. A tied embedding is
+/// scattered twice and rounded in between too, when its gradient may be larger
+/// than in the end: it is not among these.
+TEST(GradientsInBf16, AreRoundedOnce) {
+  constexpr int64_t ranks = 2;
+  constexpr double u = 1.0 / 256;
+  PlanSpec spec = specOf("tiny-untied-1to3", ranks), narrow = spec;
+  narrow.gradType = "bf16";
+  auto plan = e2e::compilePlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  TemporaryFolder folder;
+  documents(2, plan->info().vocabSize).write(folder / "data");
+  Outcome got, want;
+  train(narrow, folder / "data", 1, ranks, got);
+  train(spec, folder / "data", 1, ranks, want);
+  if (HasFatalFailure())
+    return;
+  const Step &a = got.steps.at(0), &b = want.steps.at(0);
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_NEAR(a.gradNorm, b.gradNorm, b.gradNorm * u);
+  EXPECT_NE(a.gradNorm, b.gradNorm);
+  for (const auto &[name, tensor] : want.tensors) {
+    const std::vector<float> &after = got.tensors.at(name).after;
+    EXPECT_EQ(got.tensors.at(name).before, tensor.before) << name;
+    double moved = 0, worst = 0;
+    for (size_t i = 0; i < after.size(); ++i) {
+      double now = tensor.after[i], before = tensor.before[i];
+      moved = std::max(moved, std::abs(now - before));
+      worst = std::max(worst, std::abs(double(after[i]) - now) -
+                                  std::abs(now) *
+                                      std::numeric_limits<float>::epsilon());
+    }
+    EXPECT_LE(worst, 2 * u * moved) << name;
+  }
+}
+
+/// Two scatters of one bucket, moments in bf16 too, more steps.
+TEST(GradientsInBf16, TrainTiedEmbeddingsToo) {
+  PlanSpec spec = specOf("tiny-tied-1to1", 2, "bf16");
+  spec.gradType = "bf16";
+  spec.momentType = "bf16";
+  auto plan = e2e::compilePlan(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  TemporaryFolder folder;
+  documents(10, plan->info().vocabSize).write(folder / "data");
+  Outcome got;
+  train(spec, folder / "data", 5, 2, got);
+  if (HasFatalFailure())
+    return;
+  ASSERT_EQ(got.steps.size(), 5u);
+  for (const Step &step : got.steps)
+    EXPECT_TRUE(std::isfinite(step.gradNorm) && step.gradNorm > 0);
+  for (const auto &[name, tensor] : got.tensors)
+    EXPECT_NE(tensor.after, tensor.before) << name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Configs, RanksTest,
                          testing::Values("tiny-tied-1to1", "tiny-untied-1to3"),
                          [](const auto &info) {

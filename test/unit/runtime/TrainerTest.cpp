@@ -335,3 +335,20 @@ TEST(TrainerStateTest, RoundTripAndLies) {
   EXPECT_ERROR(status, "accumulation was 4 and is 2");
   EXPECT_ERROR(status, "seed was 4000000000 and is 1");
 }
+
+TEST(Trainer, AddsNothingToNarrowGradients) {
+  TrainerOptions options;
+  for (DType dtype : {DType::F32, DType::BF16})
+    EXPECT_TRUE(checkMicroBatches(dtype, options, 2).ok());
+  options.packsPerStep = 2;
+  EXPECT_TRUE(checkMicroBatches(DType::BF16, options, 2).ok());
+  EXPECT_EQ(
+      checkMicroBatches(DType::BF16, options, 1).message(),
+      "the plan's gradients are bf16 and take 1 micro-batches a step, one "
+      "on each rank, but the step has 2");
+  options.packsPerStep = 0;
+  options.accumulation = 2;
+  EXPECT_TRUE(checkMicroBatches(DType::F32, options, 2).ok());
+  EXPECT_EQ(checkMicroBatches(DType::BF16, options, 2).code(),
+            StatusCode::FailedPrecondition);
+}
