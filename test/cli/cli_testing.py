@@ -24,6 +24,7 @@ _TOOLS = {
     "qwenc": "QWENC",
     "qwenrun": "QWENRUN",
     "qwen-plan": "QWEN_PLAN",
+    "qwen-bench": "QWEN_BENCH",
 }
 
 

@@ -1,4 +1,4 @@
-"""Options of qwenrun and qwen-import: unknown, conflicting, from run.toml."""
+"""Options of the tools: unknown, out of range, conflicting, from run.toml."""
 
 import json
 import os
@@ -230,6 +230,32 @@ class Import(CliTest):
     def test_full_disk(self):
         self.run_into_full_disk("qwen-import", CONFIG, "--tokens", 64,
                                 "--max-documents", 8)
+
+
+class Bench(CliTest):
+
+    def test_options(self):
+        if not os.environ.get("QWEN_BENCH"):
+            self.skipTest("qwen-bench is not built without CUDA")
+        for arguments, says in (
+            ((), "subcommand"),
+            (("kernels", "--bogus"), "--bogus"),
+            (("kernels", "--samples", 0),
+             "--samples: expected a whole number from 1 to 10000, found '0'"),
+            (("kernels", "--documents", "5,0"), "whole number from 1 to"),
+            (("groups", "none.fb", "--samples", "x"), "found 'x'"),
+            (("groups", "none.fb"), "none.fb"),
+            (("step",), "plans"),
+            (("step", "none.fb"), "none.fb"),
+            (("step", "none.fb", "--steps", 1.5), "found '1.5'"),
+            (("step", "none.fb", "--lr", -1), "a number of at least 0"),
+            (("step", "none.fb", "--peak-tflops", "nan"), "found 'nan'"),
+            (("step", "none.fb", "--rank-timeout", 0), "from 1 to 86400"),
+            (("tune", "none.fb", "-o", "table"), "none.fb"),
+        ):
+            with self.subTest(arguments=arguments):
+                line = self.run_bad("qwen-bench", *arguments, says=says)
+                self.assertTrue(line.startswith("qwen-bench: error: "))
 
 
 del WithPlan  # has no tests of its own
