@@ -10,6 +10,7 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <omp.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
@@ -129,6 +130,8 @@ TEST_P(SavingKindTest, AStopWaitsForWhatIsBeingWritten) {
 TEST_P(SavingKindTest, KilledWhileTheWriterWritesAndTrainingRunsOn) {
   pid_t child = ::fork();
   if (child == 0) {
+    // The threads of OpenMP are not there any more.
+    omp_set_num_threads(1);
     BigramEngine engine(limits, vocab, GetParam());
     holdBack(6, [this] {
       if (steps >= 8)
