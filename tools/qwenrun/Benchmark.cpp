@@ -5,22 +5,20 @@
 #include "runtime/benchmark/StepBenchmark.h"
 
 #include <algorithm>
-#include <numeric>
 
 using namespace qwen;
 
-/// Documents of the lengths of --documents, which share a pack.
-static StatusOr<TokenDataset> openFixedPack(const Options &options,
-                                            const PlanInfo &info) {
-  int64_t tokens = std::accumulate(options.documents.begin(),
-                                   options.documents.end(), int64_t(0));
-  auto documents = static_cast<int64_t>(options.documents.size());
-  if (tokens > info.tokens || documents > info.maxDocuments)
-    return invalidArgument("--documents has {} tokens in {} documents, a pack "
-                           "of this plan holds {} in {}",
-                           tokens, documents, info.tokens, info.maxDocuments);
-  return bench::randomDocuments(options.documents, info.vocabSize,
-                                options.trainer.seed);
+/// A step whose packs all hold documents of the lengths of --documents.
+static StatusOr<TokenDataset> openFixedPacks(const Session &session,
+                                             const PlanInfo &info) {
+  const Options &options = session.options;
+  int64_t packs = options.trainer.packsPerStep;
+  if (packs == 0)
+    packs = options.trainer.accumulation * session.ranks->size();
+  StatusOr<TokenDataset> data =
+      bench::packsOfStep(options.documents, info, packs, options.trainer.seed);
+  QWEN_RETURN_IF_ERROR(data.status().withContext("--documents"));
+  return data;
 }
 
 StatusOr<TokenDataset> qwen::openBenchmarkData(const Session &session,
@@ -30,7 +28,7 @@ StatusOr<TokenDataset> qwen::openBenchmarkData(const Session &session,
     return openDataset(session, options.data, plan);
   const PlanInfo &info = plan.info();
   if (!options.documents.empty())
-    return agreed(session, openFixedPack(options, info));
+    return agreed(session, openFixedPacks(session, info));
   // Documents that fill packs well.
   constexpr int64_t packs = 8;
   int64_t perPack = std::clamp<int64_t>(info.maxDocuments, 1, 4);
