@@ -14,6 +14,7 @@
 #include "runtime/plan/Plan.h"
 
 #include <span>
+#include <string>
 
 namespace qwen {
 
@@ -43,6 +44,12 @@ struct EngineRun {
   };
   Program program = Program::FirstMicroStep;
   int64_t number = -1;
+};
+
+/// The launch that was the first one to write something NaN or infinite.
+struct NonFiniteFinding {
+  int rank = -1;    ///< on which it did; -1: none did
+  std::string text; ///< launch, place in the model, output, element
 };
 
 /// What the plan says of a parameter beyond its tensors.
@@ -83,6 +90,11 @@ public:
   /// stays until `keptRuns()` further starts.
   virtual StatusOr<Buffer> finish(EngineRun run) = 0;
   virtual int64_t keptRuns() const = 0;
+  /// Runs a program that changes no parameter once more, launch by launch, and
+  /// finds the first one that goes wrong. Nothing may be under way. On all
+  /// ranks, with one answer.
+  virtual StatusOr<NonFiniteFinding>
+  findNonFinite(EngineRun::Program program) = 0;
   /// True where `start` returns long before the run ends, so that it pays to
   /// start the next one first and to read results later.
   virtual bool runsAhead() const = 0;

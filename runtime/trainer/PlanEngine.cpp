@@ -3,6 +3,7 @@
 #include "runtime/trainer/PlanEngine.h"
 
 #include "runtime/profile/LaunchFacts.h"
+#include "runtime/trainer/LaunchSearch.h"
 
 using namespace qwen;
 
@@ -128,6 +129,11 @@ StatusOr<Buffer> PlanEngine::finish(EngineRun run) {
                      "output '{}' of run {} is not kept any more", name,
                      run.number);
   return *output;
+}
+
+StatusOr<NonFiniteFinding>
+PlanEngine::findNonFinite(EngineRun::Program program) {
+  return findNonFiniteLaunch(*executor, indexOf(program));
 }
 
 void PlanEngine::bindParameters() {

@@ -30,6 +30,7 @@ public:
   StatusOr<EngineRun> start(EngineRun::Program program) override;
   StatusOr<Buffer> finish(EngineRun run) override;
   int64_t keptRuns() const override { return runsInFlight; }
+  StatusOr<NonFiniteFinding> findNonFinite(EngineRun::Program program) override;
   /// A CPU runs a program while it is started.
   bool runsAhead() const override { return !executor->memory().isHost(); }
 

@@ -2,9 +2,6 @@
 
 #include "runtime/trainer/Trainer.h"
 
-#include "runtime/checkpoint/Cast.h"
-#include "runtime/checkpoint/Staging.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -182,9 +179,7 @@ Status Trainer::fillPack(const EpochPacking &packs, int64_t pack) {
   return fillBatch(*data, documents, engine->limits(), batch);
 }
 
-/// The program of the micro-batches that a step runs: the first one overwrites
-/// the gradients, whatever is in them.
-static EngineRun::Program microStepAt(int64_t index) {
+EngineRun::Program Trainer::microStepAt(int64_t index) {
   return index == 0 ? EngineRun::Program::FirstMicroStep
                     : EngineRun::Program::MicroStep;
 }
@@ -302,50 +297,6 @@ Status Trainer::cancel() {
   pending.clear();
   cursor = {position.step, position.epoch, position.pack};
   return loadEpoch();
-}
-
-/// What micro-batch `index` of the last step makes NaN or infinite, with those
-/// before it; empty where nothing.
-StatusOr<std::string> Trainer::findNonFinite(size_t index,
-                                             const EpochPacking &packs) {
-  QWEN_RETURN_IF_ERROR(fillPack(packs, last.packs[index]));
-  setInputs(batch, engine->inputs());
-  QWEN_ASSIGN_OR_RETURN(EngineRun run, startRun(microStepAt(int64_t(index))));
-  QWEN_ASSIGN_OR_RETURN(Buffer nll, engine->finish(run));
-  if (int64_t at = firstNonFinite(nll); at >= 0 && at < batch.used) {
-    auto slot = std::upper_bound(batch.cuSeqlens.begin() + 1,
-                                 batch.cuSeqlens.end(), int32_t(at)) -
-                batch.cuSeqlens.begin() - 1;
-    return fmt::format("loss of token {} of document {}",
-                       at - batch.cuSeqlens[size_t(slot)],
-                       packs.pack(last.packs[index])[size_t(slot)]);
-  }
-  Staging staging(engine->memory());
-  for (size_t i = 0; const ParameterRole &role : engine->roles()) {
-    const std::string &name = engine->parameters()[i++].name;
-    if (!role.gradient.data)
-      continue;
-    QWEN_ASSIGN_OR_RETURN(int64_t at, staging.firstNonFinite(role.gradient));
-    if (at >= 0)
-      return fmt::format("gradient of '{}'", name);
-  }
-  return std::string();
-}
-
-StatusOr<std::string> Trainer::explainNonFinite() {
-  QWEN_RETURN_IF_ERROR(cancel());
-  QWEN_ASSIGN_OR_RETURN(EpochPacking packs,
-                        EpochPacking::create(*data, engine->limits(),
-                                             options.seed,
-                                             uint32_t(last.begin.epoch)));
-  *engine->inputs().lossScale.as<float>() = static_cast<float>(
-      1.0 / double(std::max<int64_t>(last.result.supervised, 1)));
-  std::string found;
-  for (size_t i = 0; i < last.packs.size() && found.empty(); ++i) {
-    QWEN_ASSIGN_OR_RETURN(std::string own, findNonFinite(i, packs));
-    QWEN_ASSIGN_OR_RETURN(found, engine->ranks().firstText(own));
-  }
-  return found.empty() ? "nothing found when the step was run again" : found;
 }
 
 namespace {

@@ -120,8 +120,10 @@ public:
   /// other step was pending when it was started or since.
   Status cancel();
 
-  /// After a step that was not finite: runs its micro-batches again and names
-  /// the first thing found NaN or infinite. Cancels what was started.
+  /// After a step that was not finite: runs its micro-batches again, launch by
+  /// launch, and names the first one that wrote something NaN or infinite.
+  /// Cancels what was started. Weights and moments stay as they are. On all
+  /// ranks, with one answer.
   StatusOr<std::string> explainNonFinite();
 
 private:
@@ -161,7 +163,11 @@ private:
   Status readLosses(PendingStep &step, int64_t upTo);
   Status readStats(PendingStep &step);
   Status countStep(PendingStep &step);
-  StatusOr<std::string> findNonFinite(size_t index, const EpochPacking &packs);
+  /// The program of the micro-batches that a step runs: the first one
+  /// overwrites the gradients, whatever is in them.
+  static EngineRun::Program microStepAt(int64_t index);
+  StatusOr<std::string> describeFinding(const NonFiniteFinding &finding,
+                                        size_t round);
 
   Engine *engine;
   const TokenDataset *data;

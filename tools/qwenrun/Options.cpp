@@ -153,7 +153,8 @@ void Parser::addRunOptions() {
             "Steps between checkpoints; 0: at the end");
   addNumber("--keep", run.keep, positive, "Checkpoints to keep");
   addNumber("--max-nonfinite", run.maxNonFinite, positive,
-            "Steps in a row without a finite update before giving up");
+            "Steps in a row that were not finite after which the run stops and "
+            "names the first launch that wrote a NaN or an infinity");
   peakOption =
       addNumber("--peak-tflops", run.peakTflops, OptionRange(),
                 "Peak of a rank's device for MFU and HFU; 0: not shown")

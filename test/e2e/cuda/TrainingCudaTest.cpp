@@ -193,7 +193,11 @@ TEST_P(TrainingCudaTest, AStepThatIsNotFiniteKeepsTheWeights) {
     EXPECT_EQ(trainer.state().updates, 3);
   }
   ASSERT_OK_AND_TAKE(found, trainer.explainNonFinite());
-  EXPECT_EQ(found.find("loss of token 0 of document "), 0u) << found;
+  EXPECT_NE(found.find(fmt::format("it reads parameter '{}', which is not "
+                                   "finite at element 0",
+                                   engine.parameters()[index].name)),
+            std::string::npos)
+      << found;
   ASSERT_OK_AND_TAKE(after, bytesOf(engine));
   EXPECT_EQ(after, before) << "weights and moments";
 }

@@ -87,6 +87,18 @@ public:
     return view(done.output.data(), DType::F32, int64_t(done.output.size()));
   }
   int64_t keptRuns() const override { return kept; }
+  /// A launch for the losses and one for the gradients.
+  StatusOr<NonFiniteFinding>
+  findNonFinite(EngineRun::Program program) override {
+    QWEN_ASSIGN_OR_RETURN(EngineRun run, start(program));
+    QWEN_ASSIGN_OR_RETURN(Buffer nll, finish(run));
+    auto isBad = [](float value) { return !std::isfinite(value); };
+    if (std::any_of(nll.as<float>(), nll.as<float>() + size.tokens, isBad))
+      return NonFiniteFinding{0, "launch 0 of the losses"};
+    if (std::any_of(grad.begin(), grad.end(), isBad))
+      return NonFiniteFinding{0, "launch 1 of the gradients"};
+    return NonFiniteFinding();
+  }
   bool runsAhead() const override { return device != nullptr; }
 
   /// Tokens of the micro-steps up to the last update.

@@ -4,7 +4,13 @@
 #include "TinyPlan.h"
 #include "TokenFile.h"
 #include "runtime/trainer/Initialize.h"
+#include "runtime/trainer/LaunchSearch.h"
 #include "runtime/trainer/Trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
 using namespace qwen;
 
@@ -87,4 +93,126 @@ TEST(PlanEngineTest, LearnsToCountInEveryPrecision) {
     // The next token is certain, so that the loss can go to 0.
     EXPECT_LT(after->loss, before->loss / 4);
   }
+}
+
+namespace {
+/// An engine with weights and a pack in its inputs.
+class NonFiniteLaunchTest : public testing::Test {
+protected:
+  void SetUp() override {
+    countingDocuments().write(folder / "t.safetensors");
+    auto opened = TokenDataset::open(folder / "t.safetensors", 32);
+    ASSERT_OK(opened.status());
+    data.emplace(std::move(opened).value());
+    auto made = makeEngine({});
+    ASSERT_OK(made.status());
+    engine.emplace(std::move(made).value());
+    ASSERT_OK(initializeParameters(*engine, 1));
+    options.steps = 10;
+  }
+  /// What is said after a step that must not be finite.
+  void explain(std::string &text) {
+    auto trainer = Trainer::create(*engine, *data, options);
+    ASSERT_OK(trainer.status());
+    StepResult result;
+    ASSERT_OK(trainer->step(result));
+    ASSERT_EQ(result.kind, StepResult::Kind::NonFinite);
+    std::vector<float> before = weights();
+    auto found = trainer->explainNonFinite();
+    ASSERT_OK(found.status());
+    EXPECT_EQ(std::memcmp(weights().data(), before.data(), before.size() * 4),
+              0);
+    text = *found;
+  }
+  std::vector<float> weights() {
+    std::vector<float> all;
+    for (const ParameterView &view : engine->parameters())
+      for (const Buffer &buffer : {view.value, view.moment1, view.moment2})
+        all.insert(all.end(), buffer.as<float>(),
+                   buffer.as<float>() + buffer.elements());
+    return all;
+  }
+
+  TemporaryFolder folder;
+  std::optional<TokenDataset> data;
+  std::optional<PlanEngine> engine;
+  TrainerOptions options;
+};
+} // namespace
+
+TEST_F(NonFiniteLaunchTest, NothingIsFoundWhereAllIsWell) {
+  auto trainer = Trainer::create(*engine, *data, options);
+  ASSERT_OK(trainer.status());
+  StepResult result;
+  ASSERT_OK(trainer->step(result));
+  ASSERT_EQ(result.kind, StepResult::Kind::Updated);
+  std::vector<float> before = weights();
+  auto found = trainer->explainNonFinite();
+  ASSERT_OK(found.status());
+  EXPECT_EQ(*found, "nothing found when the step was run again");
+  EXPECT_EQ(weights(), before);
+}
+
+TEST_F(NonFiniteLaunchTest, TheLaunchAndItsParameterAreNamed) {
+  // Element 5 of the row of token 3, which the second pack is the first to
+  // have.
+  engine->parameters()[0].value.as<float>()[3 * 8 + 5] =
+      -std::numeric_limits<float>::infinity();
+  options.accumulation = 2;
+  std::string text;
+  explain(text);
+  EXPECT_EQ(text.find("micro-batch 2 of 2 (pack 1 of epoch 0), launch 1 of "
+                      "'micro_step' (embedding): output 'out' (f32[16, 8]) has "
+                      "1 of 128 elements that are not finite, the first at ["),
+            0u)
+      << text;
+  EXPECT_NE(text.find(", 5]: -inf; it reads parameter "
+                      "'model.embed_tokens.weight', which is not finite at "
+                      "element 29"),
+            text.npos)
+      << text;
+}
+
+TEST_F(NonFiniteLaunchTest, AnOverflowIsNamedWithoutAParameter) {
+  Buffer head = engine->parameters()[1].value;
+  for (int64_t i = 0; i < head.elements(); ++i)
+    head.as<float>()[i] = i % 2 ? 3e38f : -3e38f;
+  Buffer table = engine->parameters()[0].value;
+  for (int64_t i = 0; i < table.elements(); ++i)
+    table.as<float>()[i] = i % 2 ? 8.0f : -8.0f;
+  std::string text;
+  explain(text);
+  EXPECT_NE(text.find("of 'first_micro_step' (linear_cross_entropy"), text.npos)
+      << text;
+  EXPECT_EQ(text.find("parameter"), text.npos) << text;
+}
+
+TEST(CountNonFiniteTest, LooksAtTheViewAlone) {
+  std::vector<float> values(24, 1.0f);
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  ConstBuffer view; // [2, 3, 2] of rows of 4, without the last two
+  view.rank = 3;
+  view.shape = {2, 3, 2};
+  view.strides = {12, 4, 1};
+  view.data = values.data();
+  values[2] = values[7] = nan; // beside it
+  auto found = countNonFinite(hostMemory(), view);
+  ASSERT_OK(found.status());
+  EXPECT_EQ(found->count, 0);
+  values[17] = -std::numeric_limits<float>::infinity();
+  values[20] = nan;
+  found = countNonFinite(hostMemory(), view);
+  ASSERT_OK(found.status());
+  EXPECT_EQ(found->count, 2);
+  EXPECT_EQ(found->first, (std::array<int64_t, 4>{1, 1, 1, 0}));
+  EXPECT_EQ(found->value, -std::numeric_limits<double>::infinity());
+  // A column: no two elements are neighbours.
+  view.rank = 1;
+  view.shape = {6};
+  view.strides = {4};
+  found = countNonFinite(hostMemory(), view);
+  ASSERT_OK(found.status());
+  EXPECT_EQ(found->count, 1);
+  EXPECT_EQ(found->first[0], 5);
+  EXPECT_TRUE(std::isnan(found->value));
 }

@@ -276,6 +276,9 @@ public:
     return output;
   }
   int64_t keptRuns() const override { return engine.keptRuns(); }
+  StatusOr<NonFiniteFinding> findNonFinite(Program program) override {
+    return engine.findNonFinite(program);
+  }
   bool runsAhead() const override { return engine.runsAhead(); }
 
 private:
