@@ -36,8 +36,8 @@ struct ProgramDraft {
   std::vector<PortDraft> inputs, outputs;
   std::vector<StepDraft> steps;
   /// By step; where there is no entry: stream 0, no waits.
-  std::map<size_t, uint8_t> streams;
-  std::map<size_t, std::vector<uint32_t>> waits;
+  std::map<size_t, uint8_t> streams = {};
+  std::map<size_t, std::vector<uint32_t>> waits = {};
   uint32_t label = noPlanId;
 };
 
