@@ -205,7 +205,8 @@ std::string qwen::property::describePlan(const PlanSpec &spec) {
       "recompute {}, fusion {}, packs of {} tokens and {} documents",
       spec.recompute, spec.fuse ? "on" : "off", spec.tokens, spec.maxDocuments);
   if (spec.worldSize > 1)
-    text += fmt::format(", {} ranks, prefetch {}, reshard {}", spec.worldSize,
-                        spec.prefetch, spec.reshardAfterForward ? "on" : "off");
+    text += fmt::format(", {} ranks, prefetch {}, reshard {}, gradients in {}",
+                        spec.worldSize, spec.prefetch,
+                        spec.reshardAfterForward ? "on" : "off", spec.gradType);
   return text;
 }

@@ -91,13 +91,24 @@ Inputs Check::variantInputs() const {
 // Bounds
 //===----------------------------------------------------------------------===//
 
-const Bounds &Check::gradientBounds() {
-  if (bounds.empty())
-    bounds = findBounds();
+Bounds Check::gradientBounds() {
+  double terms = 0;
+  // A tied embedding has two terms of a token.
+  for (const TestDocument &document : inputs.documents)
+    terms += 2 * double(document.length());
+  Bounds bounds = gradientSizes();
+  for (auto &[name, bound] : bounds)
+    bound *= 2 * sumTolerance(DType::F32, terms);
   return bounds;
 }
 
-Bounds Check::findBounds() {
+const Bounds &Check::gradientSizes() {
+  if (sizes.empty())
+    sizes = findSizes();
+  return sizes;
+}
+
+Bounds Check::findSizes() {
   // The gradient is linear in the labels: the sum of what sixteen random parts
   // of them give. Within a part terms may cancel; that they do in all parts at
   // once is what sixteen of them exclude.
@@ -107,15 +118,14 @@ Bounds Check::findBounds() {
     return {};
   e2e::Generator owner = generatorOf(drawn.name, Part::Law, 1001);
   std::vector<std::vector<int32_t>> owners;
-  double terms = 0;
   for (const TestDocument &document : inputs.documents) {
     std::vector<int32_t> &row = owners.emplace_back();
     for (int64_t i = 0; i < document.length(); ++i)
       row.push_back(e2e::draw(owner, parts));
-    // A tied embedding has two terms of a token.
-    terms += 2 * double(document.length());
   }
-  Bounds bounds;
+  Bounds result;
+  for (const auto &[name, values] : inputs.weights)
+    result[name] = 0;
   for (int32_t part = 0; part < parts; ++part) {
     Inputs some = inputs;
     for (size_t d = 0; d < some.documents.size(); ++d)
@@ -125,11 +135,9 @@ Bounds Check::findBounds() {
     if (e2e::countSupervised(some.documents) == 0)
       continue;
     for (const auto &[name, values] : runMicroSteps(*made, some).gradients)
-      bounds[name] += e2e::norm(values);
+      result[name] += e2e::norm(values);
   }
-  for (const auto &[name, values] : inputs.weights)
-    bounds[name] *= 2 * sumTolerance(DType::F32, terms);
-  return bounds;
+  return result;
 }
 
 //===----------------------------------------------------------------------===//

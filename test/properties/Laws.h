@@ -42,9 +42,11 @@ public:
 
   /// The inputs of a variant, with the fault where one is asked for.
   Inputs variantInputs() const;
-  /// How far gradients may be apart that sum what the tokens contribute in
-  /// another order.
-  const e2e::Bounds &gradientBounds();
+  /// What the sums of gradients add up: the norms of the gradients that parts
+  /// of the labels give, by parameter. Empty, with a finding, after an error.
+  const e2e::Bounds &gradientSizes();
+  /// How far gradients may be apart that add that up in another order.
+  e2e::Bounds gradientBounds();
 
   void add(std::string finding) { findings.push_back(std::move(finding)); }
   /// Adds the message of an error; true for success.
@@ -64,9 +66,9 @@ public:
   std::vector<std::string> findings;
 
 private:
-  e2e::Bounds findBounds();
+  e2e::Bounds findSizes();
 
-  e2e::Bounds bounds; ///< found when they are first asked for
+  e2e::Bounds sizes; ///< found when they are first asked for
 };
 
 struct Law {
