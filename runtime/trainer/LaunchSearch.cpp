@@ -149,20 +149,33 @@ private:
 };
 } // namespace
 
+/// Name of an operand; of one of several in a list, with its place there.
+static std::string nameOf(const LaunchFacts &launch, size_t index) {
+  const std::string &name = launch.operands[index].name;
+  auto begin = launch.operands.begin();
+  auto isNamesake = [&](const LaunchOperand &each) {
+    return each.name == name;
+  };
+  auto before = std::count_if(begin, begin + int64_t(index), isNamesake);
+  auto all = std::count_if(begin, launch.operands.end(), isNamesake);
+  return all > 1 ? fmt::format("{}[{}]", name, before) : name;
+}
+
 Status LaunchSearch::look(int64_t launch) {
   // The others may still need this rank to the end.
   if (!output.empty())
     return okStatus();
-  for (const LaunchOperand &operand : launches[size_t(launch)].operands) {
-    if (!operand.writes)
+  const LaunchFacts &facts = launches[size_t(launch)];
+  for (size_t i = 0; i < facts.operands.size(); ++i) {
+    if (!facts.operands[i].writes)
       continue;
-    Buffer buffer = executor.operand(operand.view);
+    Buffer buffer = executor.operand(facts.operands[i].view);
     QWEN_ASSIGN_OR_RETURN(NonFiniteElements elements,
                           countNonFinite(executor.memory(), buffer));
     if (elements.count == 0)
       continue;
     found = launch;
-    output = describe(operand.name, buffer, elements);
+    output = describe(nameOf(facts, i), buffer, elements);
     return okStatus();
   }
   return okStatus();
