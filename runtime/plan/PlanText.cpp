@@ -6,15 +6,17 @@
 
 using namespace qwen;
 
-std::string qwen::describeForecast(const PlanForecast &forecast) {
+std::string qwen::describeForecast(const PlanInfo &info) {
+  const PlanForecast &forecast = info.forecast;
   // A CPU needs no tables of addresses.
   std::string tables =
       forecast.tables
           ? fmt::format(", tables {}", formatBytes(double(forecast.tables)))
           : "";
   return fmt::format(
-      "memory: {} (parameters {}, gradients {}, optimizer {}, activations {}, "
+      "{}: {} (parameters {}, gradients {}, optimizer {}, activations {}, "
       "workspace {}, inputs and outputs {}, code {}{})",
+      info.worldSize > 1 ? "memory of each rank" : "memory",
       formatBytes(double(forecast.total())),
       formatBytes(double(forecast.parameters)),
       formatBytes(double(forecast.gradients)),

@@ -9,8 +9,9 @@
 
 namespace qwen {
 
-/// "memory: 1.2 GB (parameters …)". One line.
-std::string describeForecast(const PlanForecast &forecast);
+/// "memory: 1.2 GB (parameters …)", of a plan for several ranks "memory of each
+/// rank: …". One line.
+std::string describeForecast(const PlanInfo &info);
 
 } // namespace qwen
 

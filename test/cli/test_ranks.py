@@ -159,7 +159,7 @@ class Runs(OnRanks):
 
     def test_dry_run_prints_what_would_run_and_writes_nothing(self):
         text = self.run_good_ranks(*self.arguments("--dry-run"))
-        for part in ("5 documents, 250 tokens", "reduce_scatter", "memory: ",
+        for part in ("5 documents, 250 tokens", "reduce_scatter", "memory of each rank: ",
                      "a checkpoint takes", "3 steps of 3 micro-batches on 3 "
                      "ranks", "dry run: "):
             self.assertEqual(text.count(part), 1, part)

@@ -279,7 +279,7 @@ void printForecast(StringRef plan, StringRef path) {
       std::as_bytes(std::span(plan.data(), plan.size())), path.str());
   if (parsed.ok()) // emitPlan has read it back; this only fetches the numbers
     llvm::outs() << path << ": " << formatBytes(double(plan.size())) << "; "
-                 << describeForecast(parsed->info().forecast) << "\n";
+                 << describeForecast(parsed->info()) << "\n";
 }
 
 /// Writes the plan beside its place and renames it: no half plan is ever there.

@@ -56,7 +56,7 @@ std::string qwen::describePlan(const Plan &plan, const std::string &path) {
   for (const PlanProgram &program : plan.programs())
     text += fmt::format("program {:<16} {} launches\n", program.name,
                         program.launches);
-  return text + describeForecast(info.forecast) + "\n" + describeFlops(info);
+  return text + describeForecast(info) + "\n" + describeFlops(info);
 }
 
 StatusOr<std::string> qwen::kernelTable(const Plan &plan) {

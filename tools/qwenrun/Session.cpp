@@ -24,7 +24,7 @@ ExecutorOptions qwen::executorOptions(const Session &session) {
 
 Status qwen::openEngine(Session &session, const Plan &plan) {
   QWEN_ASSIGN_OR_RETURN(std::string table, kernelTable(plan));
-  print(session.log, "{}\n{}\n", table, describeForecast(plan.info().forecast));
+  print(session.log, "{}\n{}\n", table, describeForecast(plan.info()));
   auto created = PlanEngine::create(plan, executorOptions(session));
   // On GPUs the ranks meet in there.
   if (plan.info().targetKind == TargetKind::Cpu)
