@@ -126,6 +126,10 @@ void Watch::waitForNews() {
       read(int(i));
 }
 
+static std::string seconds(std::chrono::steady_clock::duration time) {
+  return fmt::format("{:.3g} s", std::chrono::duration<double>(time).count());
+}
+
 /// Takes what a rank sent; a connection that ended is a process that did.
 void Watch::read(int from) {
   Peer &peer = peers[size_t(from)];
@@ -139,6 +143,12 @@ void Watch::read(int from) {
       return finishWith(fmt::format("rank {} was stopped for a while in step "
                                     "{}, and the others ended without it",
                                     rank, mine.step.load()));
+    // The launcher may have ended what another rank had missed for long.
+    if (auto silence = Clock::now() - peer.heard;
+        count <= 0 && silence > timeout / 2)
+      return lose(from,
+                  fmt::format("no sign of life for {}, then its process ended",
+                              seconds(silence)));
     if (count <= 0)
       return lose(from, "its process ended");
     peer.received.append(bytes.data(), size_t(count));
@@ -193,10 +203,6 @@ void Watch::noteOwn(Clock::time_point now) {
   own.step = mine.step;
   own.ticks = mine.ticks;
   own.activity = activity();
-}
-
-static std::string seconds(std::chrono::steady_clock::duration time) {
-  return fmt::format("{:.3g} s", std::chrono::duration<double>(time).count());
 }
 
 void Watch::checkTimes(Clock::time_point now) {
@@ -256,8 +262,30 @@ void Watch::lose(int lost, const std::string &reason) {
 
 void Watch::finishWith(const std::string &line) {
   stopping = true;
-  if (!ended.exchange(true) && onLostRank)
-    onLostRank(line);
+  if (ended.exchange(true) || !onLostRank)
+    return;
+  if (rank == 0)
+    awaitPeersEnd();
+  onLostRank(line);
+}
+
+/// What rank 0 has told the others arrives: a connection that is closed with
+/// unread frames in it is reset, and what was sent may be lost. They end, too.
+void Watch::awaitPeersEnd() {
+  Clock::time_point end = Clock::now() + std::chrono::seconds(1);
+  for (Peer &peer : peers)
+    if (peer.descriptor >= 0)
+      shutdown(peer.descriptor, SHUT_WR);
+  for (Peer &peer : peers)
+    while (peer.descriptor >= 0 && Clock::now() < end) {
+      std::array<char, sizeof(Frame)> unread;
+      ssize_t count =
+          recv(peer.descriptor, unread.data(), unread.size(), MSG_DONTWAIT);
+      if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+        break;
+      if (count < 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 void Watch::fail(const std::string &text) {
@@ -267,8 +295,14 @@ void Watch::fail(const std::string &text) {
   std::string line = rank == 0 ? describeLoss(0, mine.step.load(), text) : text;
   line.copy(failed.text.data(), failed.text.size() - 1);
   sendToAll(failed);
+  if (rank == 0) {
+    stopping = true;
+    (void)eventfd_write(wake, 1);
+    thread.join();
+    return awaitPeersEnd();
+  }
   // A connection that is closed with unread frames in it may lose this one.
-  for (int i = 0; i < 100 && rank != 0 && !acknowledged && !stopping; ++i)
+  for (int i = 0; i < 100 && !acknowledged && !stopping; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 

@@ -91,6 +91,7 @@ private:
   void checkProgress(Clock::time_point now);
   void lose(int rank, const std::string &reason);
   void finishWith(const std::string &line);
+  void awaitPeersEnd();
 
   int rank;
   Clock::duration timeout, interval;
