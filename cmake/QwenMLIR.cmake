@@ -18,6 +18,12 @@ include_directories("${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
 separate_arguments(_llvm_defs NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 add_definitions(${_llvm_defs})
 
+# A source for programs that use MLIR: what AddressSanitizer must know of it.
+set(QWEN_ASAN_OPTIONS)
+if(QWEN_SANITIZE OR QWEN_FUZZ)
+  set(QWEN_ASAN_OPTIONS "${PROJECT_SOURCE_DIR}/cmake/asan/MlirOptions.cpp")
+endif()
+
 # qwen_mlir_library(NAME SOURCES ... DEPENDS ... LINK ...): a compiler library,
 # linked against the LLVM and MLIR shared libraries, without exceptions like
 # LLVM itself.
@@ -35,7 +41,7 @@ endfunction()
 # qwen_mlir_tool(NAME SOURCES ... LINK ...)
 function(qwen_mlir_tool name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${QWEN_ASAN_OPTIONS})
   target_compile_options(${name} PRIVATE -fno-exceptions)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
   qwen_warnings(${name})

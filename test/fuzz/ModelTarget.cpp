@@ -25,12 +25,6 @@
 using namespace mlir;
 using namespace qwen;
 
-/// MLIR's allocator poisons what is free, but the half of it that is in MLIR's
-/// library has no AddressSanitizer and does not unpoison.
-extern "C" const char *__asan_default_options() {
-  return "allow_user_poisoning=0";
-}
-
 /// The context outlives the inputs, as making one takes longer than most.
 static MLIRContext &context() {
   static MLIRContext *made = [] {
