@@ -3,6 +3,7 @@
 #include "runtime/forecast/ScaleForecast.h"
 
 #include "qwen/Plan/Kernels.h"
+#include "qwen/Plan/Sharding.h"
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/profile/LaunchFacts.h"
 
@@ -10,12 +11,8 @@
 
 using namespace qwen;
 
-/// A multiple of what every shard is one of, so that it is even.
-static constexpr int64_t shardAlignment = 64;
-
 int64_t ScaleForecast::Bucket::elements(int64_t ranks) const {
-  int64_t unit = shardAlignment * ranks;
-  return (used + unit - 1) / unit * unit;
+  return paddedElements(used, bucketAlignment * ranks);
 }
 
 ScaleForecast::ScaleForecast(const Plan &plan,

@@ -20,7 +20,7 @@ using Text = std::back_insert_iterator<std::string>;
 /// More than this part of a step as exposed communication is no scaling.
 constexpr double mostExposed = 0.05;
 /// How far is looked for it.
-constexpr int64_t mostRanks = 65536;
+constexpr int64_t searchedRanks = 65536;
 
 void printAssumptions(const Plan &plan, const ScaleAssumptions &a, Text out) {
   const DeviceRates &device = a.device;
@@ -110,12 +110,14 @@ void printUnits(const StepForecast &step, Text out) {
 }
 
 void printLimit(const ScaleForecast &forecast, int64_t nodeSize, Text out) {
-  int64_t limit = findScalingLimit(forecast, nodeSize, mostExposed, mostRanks);
+  int64_t limit =
+      findScalingLimit(forecast, nodeSize, mostExposed, searchedRanks);
   if (limit == 0) {
     fmt::format_to(out,
                    "\nplain FSDP scales to {} ranks and more: {:.1f} % of a "
                    "step is exposed communication there\n",
-                   mostRanks, forecast.step(mostRanks).exposedPart() * 100);
+                   searchedRanks,
+                   forecast.step(searchedRanks).exposedPart() * 100);
     return;
   }
   StepForecast plain = forecast.step(limit);

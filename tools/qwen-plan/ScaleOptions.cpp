@@ -3,10 +3,10 @@
 #include "Scale.h"
 
 #include "runtime/support/Json.h"
+#include "tools/qwenrun/OptionRange.h"
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
+#include <cstdlib>
 
 using namespace qwen;
 
@@ -18,71 +18,61 @@ constexpr int64_t mostRanks = int64_t(1) << 20;
 /// An option with a number.
 struct NumberOption {
   const char *name, *help;
-  double least, most;
-  bool isWhole;
+  OptionRange range;
   void (*set)(ScaleAssumptions &, double);
 };
 
 constexpr NumberOption numberOptions[] = {
     {"link-bandwidth",
-     "GB/s of a GPU in one direction inside a node (450: NVLink of an H200)", 1,
-     1e5, false,
+     "GB/s of a GPU in one direction inside a node (450: NVLink of an H200)",
+     OptionRange{1, 1e5},
      [](ScaleAssumptions &a, double v) { a.cluster.linkBandwidth = v * 1e9; }},
-    {"network-bandwidth", "GB/s of a GPU's network adapter (50: 400 Gb/s)", 0.1,
-     1e5, false,
+    {"network-bandwidth", "GB/s of a GPU's network adapter (50: 400 Gb/s)",
+     OptionRange{0.1, 1e5},
      [](ScaleAssumptions &a, double v) {
        a.cluster.networkBandwidth = v * 1e9;
      }},
-    {"node-size", "GPUs of a node (8)", 1, 1024, true,
+    {"node-size", "GPUs of a node (8)", OptionRange::whole(1, 1024),
      [](ScaleAssumptions &a, double v) { a.cluster.nodeSize = int64_t(v); }},
-    {"link-efficiency", "what collectives reach of both bandwidths (0.8)", 0.01,
-     1, false, [](ScaleAssumptions &a, double v) { a.cluster.efficiency = v; }},
-    {"peak-tflops", "of a GPU, dense bf16 (989.4: H200)", 0.001, 1e6, false,
+    {"link-efficiency", "what collectives reach of both bandwidths (0.8)",
+     OptionRange{0.01, 1},
+     [](ScaleAssumptions &a, double v) { a.cluster.efficiency = v; }},
+    {"peak-tflops", "of a GPU, dense bf16 (989.4: H200)",
+     OptionRange{0.001, 1e6},
      [](ScaleAssumptions &a, double v) { a.device.peakFlops = v * 1e12; }},
-    {"memory-bandwidth", "GB/s of a GPU's memory (4800: H200)", 1, 1e6, false,
+    {"memory-bandwidth", "GB/s of a GPU's memory (4800: H200)",
+     OptionRange{1, 1e6},
      [](ScaleAssumptions &a, double v) { a.device.memoryBandwidth = v * 1e9; }},
-    {"flops-efficiency", "what launches reach of the peak (0.7)", 0.01, 1,
-     false,
+    {"flops-efficiency", "what launches reach of the peak (0.7)",
+     OptionRange{0.01, 1},
      [](ScaleAssumptions &a, double v) { a.device.flopsEfficiency = v; }},
     {"memory-efficiency", "what launches reach of the memory's bandwidth (0.8)",
-     0.01, 1, false,
+     OptionRange{0.01, 1},
      [](ScaleAssumptions &a, double v) { a.device.bytesEfficiency = v; }},
     {"measured-ms",
      "a step of one GPU that holds all, as measured: all launches become "
      "longer or shorter by one factor",
-     0.001, 1e9, false,
+     OptionRange{0.001, 1e9},
      [](ScaleAssumptions &a, double v) { a.measuredSeconds = v * 1e-3; }},
-    {"micro-batches", "of a step and rank (1)", 1, 1e6, true,
+    {"micro-batches", "of a step and rank (1)", OptionRange::whole(1, 1e6),
      [](ScaleAssumptions &a, double v) { a.microBatches = int64_t(v); }},
     {"document-tokens", "length of the documents (one fills the micro-batch)",
-     1, 1e9, true,
+     OptionRange::whole(1, 1e9),
      [](ScaleAssumptions &a, double v) { a.documentTokens = int64_t(v); }},
 };
 
 } // namespace
 
-/// A number of the range; nothing where the text is none.
-static std::optional<double> readNumber(const std::string &text, double least,
-                                        double most, bool isWhole) {
-  double value = 0;
-  const char *end = text.data() + text.size();
-  auto [stop, error] = std::from_chars(text.data(), end, value);
-  bool isGood = error == std::errc() && stop == end && value >= least &&
-                value <= most &&
-                (!isWhole || text.find_first_not_of("0123456789") == text.npos);
-  return isGood ? std::optional(value) : std::nullopt;
-}
-
 static Status parseRanks(const std::string &text, ScaleRequest &request) {
+  constexpr OptionRange range = OptionRange::whole(1, double(mostRanks));
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size());
     std::string word = text.substr(begin, end - begin);
-    auto ranks = readNumber(word, 1, double(mostRanks), true);
-    if (!ranks)
+    if (!range.check(word).empty())
       return invalidArgument("--scale: expected whole numbers from 1 to {}, "
                              "as 8,64,512; found '{}'",
                              mostRanks, printable(word));
-    request.ranks.push_back(int64_t(*ranks));
+    request.ranks.push_back(std::strtoll(word.c_str(), nullptr, 10));
     begin = end + 1;
   }
   return okStatus();
@@ -101,12 +91,10 @@ StatusOr<bool> qwen::parseScaleOption(const std::string &argument,
   for (const NumberOption &option : numberOptions) {
     if (name != std::string("--") + option.name)
       continue;
-    auto number = readNumber(value, option.least, option.most, option.isWhole);
-    if (!number)
-      return invalidArgument("{}: expected a {} from {} to {}, found '{}'",
-                             name, option.isWhole ? "whole number" : "number",
-                             option.least, option.most, printable(value));
-    option.set(request.assumptions, *number);
+    if (std::string problem = option.range.check(printable(value));
+        !problem.empty())
+      return invalidArgument("{}: {}", name, problem);
+    option.set(request.assumptions, std::strtod(value.c_str(), nullptr));
     request.option = name;
     return true;
   }
