@@ -12,9 +12,7 @@ using namespace qwen;
 static StatusOr<TokenDataset> openFixedPacks(const Session &session,
                                              const PlanInfo &info) {
   const Options &options = session.options;
-  int64_t packs = options.trainer.packsPerStep;
-  if (packs == 0)
-    packs = options.trainer.accumulation * session.ranks->size();
+  int64_t packs = options.trainer.packsOfStep(session.ranks->size());
   StatusOr<TokenDataset> data =
       bench::packsOfStep(options.documents, info, packs, options.trainer.seed);
   QWEN_RETURN_IF_ERROR(data.status().withContext("--documents"));
