@@ -12,14 +12,6 @@
 
 using namespace qwen;
 
-namespace {
-/// What a rank wants to allocate, and on which machine.
-struct Need {
-  std::array<char, 40> machine{};
-  int64_t bytes = 0;
-};
-} // namespace
-
 /// Copies start at cache lines.
 static int64_t roundedBytes(const Buffer &buffer) {
   constexpr int64_t line = 64;
@@ -30,23 +22,13 @@ static constexpr std::array stateBuffers = {
     &ParameterView::value, &ParameterView::master, &ParameterView::moment1,
     &ParameterView::moment2};
 
-/// The machine's name for its running system; containers on it share it.
-static StatusOr<Need> needOf(int64_t bytes) {
-  QWEN_ASSIGN_OR_RETURN(std::string id,
-                        readTextFile("/proc/sys/kernel/random/boot_id", 4096));
-  Need need;
-  need.bytes = bytes;
-  std::copy_n(id.data(), std::min(id.size(), need.machine.size()),
-              need.machine.data());
-  return need;
-}
-
 /// Whether the copies of all ranks of this machine fit its memory.
-static Status checkFits(const Need &mine, std::span<const Need> all) {
+static Status checkFits(std::span<const int64_t> bytes,
+                        const Communicator &ranks) {
   int64_t needed = 0;
-  for (const Need &need : all)
-    if (need.machine == mine.machine)
-      needed += need.bytes;
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    if (ranks.isLocal(rank))
+      needed += bytes[size_t(rank)];
   if (needed == 0)
     return okStatus();
   QWEN_ASSIGN_OR_RETURN(int64_t available, availableMemory());
@@ -61,11 +43,10 @@ static Status checkFits(const Need &mine, std::span<const Need> all) {
 
 Status StateCopy::makeRoom(int64_t bytes, Communicator &ranks) {
   bool isRoom = memory && int64_t(memory->bytes().size()) >= bytes;
-  auto mine = needOf(isRoom ? 0 : bytes);
-  QWEN_RETURN_IF_ERROR(ranks.agree(mine.status()));
-  std::vector<Need> all(static_cast<size_t>(ranks.size()));
-  QWEN_RETURN_IF_ERROR(ranks.allGather(&*mine, all.data(), sizeof(Need)));
-  QWEN_RETURN_IF_ERROR(ranks.agree(checkFits(*mine, all)));
+  int64_t needed = isRoom ? 0 : bytes;
+  std::vector<int64_t> all(static_cast<size_t>(ranks.size()));
+  QWEN_RETURN_IF_ERROR(ranks.allGather(&needed, all.data(), sizeof(needed)));
+  QWEN_RETURN_IF_ERROR(ranks.agree(checkFits(all, ranks)));
   auto allocate = [&]() -> Status {
     if (isRoom)
       return okStatus();

@@ -34,6 +34,8 @@ public:
   virtual int size() const = 0;
   /// Number of this rank among those of its machine.
   virtual int localRank() const { return 0; }
+  /// Whether a rank runs on this one's machine.
+  virtual bool isLocal(int /*rank*/) const { return true; }
 
   /// Returns when every rank has called it.
   virtual Status barrier() = 0;

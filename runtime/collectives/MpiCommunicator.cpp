@@ -34,6 +34,9 @@ public:
   int rank() const override { return ownRank; }
   int size() const override { return ranks; }
   int localRank() const override { return numberOnMachine; }
+  bool isLocal(int rank) const override {
+    return machines[size_t(rank)] == machines[size_t(ownRank)];
+  }
   Status barrier() override;
   Status allGather(const void *mine, void *all, int64_t bytes) override;
   Status reduceScatter(const float *all, float *mine, int64_t elements,
@@ -65,6 +68,8 @@ private:
   Status startPiece(const float *all, int64_t stride, int64_t count,
                     std::vector<float> &terms, MPI_Request &request);
 
+  using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+  std::vector<Name> machines; ///< of the ranks
   int ownRank = 0, ranks = 1, numberOnMachine = 0;
   bool broken = false; ///< an operation failed
   std::unique_ptr<Watch> watch;
@@ -241,11 +246,10 @@ Status MpiCommunicator::join(const CommunicatorOptions &options,
 }
 
 Status MpiCommunicator::startWatch(const CommunicatorOptions &options) {
-  using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
   Name machine{};
   int length = 0;
   MPI_Get_processor_name(machine.data(), &length);
-  std::vector<Name> machines(static_cast<size_t>(ranks));
+  machines.resize(static_cast<size_t>(ranks));
   QWEN_RETURN_IF_ERROR(
       check(MPI_Allgather(&machine, sizeof(Name), MPI_BYTE, machines.data(),
                           sizeof(Name), MPI_BYTE, MPI_COMM_WORLD),
