@@ -13,6 +13,10 @@ bool kernel::isCollectiveLaunch(Operation *launch) {
   return isa<AllGatherOp, ReduceScatterOp>(launch);
 }
 
+bool kernel::hasStream(Operation *launch) {
+  return launch->hasAttr(streamName) || launch->hasAttr(waitsName);
+}
+
 int64_t kernel::streamOf(Operation *launch) {
   auto stream = launch->getAttrOfType<IntegerAttr>(streamName);
   return stream ? stream.getInt() : computeStream;

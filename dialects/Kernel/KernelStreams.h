@@ -16,6 +16,8 @@ namespace qwen::kernel {
 /// Whether the launch talks to other ranks.
 bool isCollectiveLaunch(mlir::Operation *launch);
 
+/// Whether a stream or waits were set.
+bool hasStream(mlir::Operation *launch);
 /// The launch's stream (qwen/Plan/Streams.h).
 int64_t streamOf(mlir::Operation *launch);
 llvm::ArrayRef<int64_t> waitsOf(mlir::Operation *launch);

@@ -197,7 +197,7 @@ public:
     for (func::FuncOp program : programsOf(getOperation())) {
       ProgramMemory memory(program);
       for (KernelOpInterface launch : memory.launches())
-        if (launch->hasAttr("qwen.stream") || launch->hasAttr("qwen.waits")) {
+        if (kernel::hasStream(launch)) {
           launch.emitOpError("has a stream already");
           return signalPassFailure();
         }
