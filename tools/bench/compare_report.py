@@ -57,11 +57,12 @@ def configuration(row):
     return f"{row['kernels']}:{row['batch']}:{row['activations']}"
 
 
-class Report:
+class BasicReport:
+    """Markdown and checks out of rows."""
+
     def __init__(self, rows):
         self.rows = rows
-        self.checks = []
-        self.text = []
+        self.checks, self.text = [], []
 
     def check(self, what, value, passed):
         self.checks.append({"bench": "check", "what": what, "value": value, "passed": bool(passed)})
@@ -69,8 +70,31 @@ class Report:
     def table(self, title, head, rows):
         if rows:
             self.text += ["", f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-            self.text += ["| " + " | ".join(cells) + " |" for cells in rows]
+            self.text += ["| " + " | ".join(str(cell) for cell in cells) + " |" for cells in rows]
 
+    def versions(self, cards, of_times):
+        """`cards`: what is said of the card beside its name; `of_times`: what the tables hold beside times."""
+        for row in select(self.rows, bench="machine"):
+            self.text += [f"# {row['card']}{cards}, {row['date']}", "",
+                          f"Commit {row['commit'] or 'unknown'}, driver {row['driver']}; `{row['command']}`."]
+        for row in select(self.rows, bench="versions")[:1]:
+            packages = ", ".join(f"{name} {value}" for name, value in row.items()
+                                 if name not in ("bench", "side", "round", "ranks") and value)
+            self.text += ["", f"Peers: {packages}."]
+        self.text += ["", f"Times are medians (least-most over all samples){of_times}. Absolute times of different runs are "
+                          "not to be compared, ratios of one run are; theirs is the range over single measurements."]
+
+    def goals(self):
+        self.table("Goals", ["goal", "found", ""],
+                   [[check["what"], check["value"], "met" if check["passed"] else "**missed**"] for check in self.checks])
+
+    def failures(self):
+        failed = [row["error"] for row in self.rows if "error" in row]
+        if failed:
+            self.text += ["", "## Failed measurements", ""] + [f"- {text}" for text in failed]
+
+
+class Report(BasicReport):
     def kernels(self):
         ours = select(self.rows, bench="kernel", side="ours")
         cells = []
@@ -208,31 +232,11 @@ class Report:
             self.check(f"memory at {deep} layers, no more than {STRONGEST_PEER}",
                        f"{mine[0] / 1e9:.1f} GB to {max(theirs) / 1e9:.1f} GB", mine[0] <= max(theirs))
 
-    def versions(self):
-        for row in select(self.rows, bench="machine"):
-            self.text += [f"# {row['card']}, {row['date']}", "",
-                          f"Commit {row['commit'] or 'unknown'}, driver {row['driver']}; `{row['command']}`."]
-        for row in select(self.rows, bench="versions")[:1]:
-            packages = ", ".join(f"{name} {value}" for name, value in row.items()
-                                 if name not in ("bench", "side", "round") and value)
-            self.text += ["", f"Peers: {packages}."]
-        self.text += ["", "Times are medians (least-most over all samples). Absolute times of different runs are not to be "
-                      "compared, ratios of one run are; theirs is the range over single measurements."]
-
-    def failures(self):
-        failed = [row["error"] for row in self.rows if "error" in row]
-        if failed:
-            self.text += ["", "## Failed measurements", ""] + [f"- {text}" for text in failed]
-
-    def goals(self):
-        self.table("Goals", ["goal", "found", ""],
-                   [[check["what"], check["value"], "met" if check["passed"] else "**missed**"] for check in self.checks])
-
 
 def report(rows):
     """Adds the checks to the rows; returns the comparison as markdown."""
     made = Report(rows)
-    made.versions()
+    made.versions("", "")
     made.kernels()
     made.groups()
     made.steps()

@@ -1,6 +1,6 @@
 """Ratios, goals and tables out of the rows that a comparison on several GPUs collected."""
 
-from compare_report import BLOCK_LAYERS, Times, line, select, spread  # noqa: F401  (line: for compare_ranks)
+from compare_report import BLOCK_LAYERS, BasicReport, Times, line, select, spread  # noqa: F401  (line: for compare_ranks)
 
 # Peer's time for a block of layers by ours, and our tokens/s a GPU by those of one GPU at the same depth.
 BLOCK_GOAL, EFFICIENCY_GOAL = 1.6, 0.95
@@ -49,31 +49,11 @@ def group(rows):
     return {key: Measured(rows) for key, rows in sorted(found.items())}
 
 
-class Report:
+class Report(BasicReport):
     def __init__(self, rows):
-        self.rows = rows
-        self.checks, self.text = [], []
+        super().__init__(rows)
         self.ours = group(select(rows, bench="step", side="ours"))
         self.peers = group(select(rows, bench="step", side="peer"))
-
-    def check(self, what, value, passed):
-        self.checks.append({"bench": "check", "what": what, "value": value, "passed": bool(passed)})
-
-    def table(self, title, head, rows):
-        if rows:
-            self.text += ["", f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-            self.text += ["| " + " | ".join(str(cell) for cell in cells) + " |" for cells in rows]
-
-    def versions(self):
-        for row in select(self.rows, bench="machine"):
-            self.text += [f"# {row['card']}, several, {row['date']}", "",
-                          f"Commit {row['commit'] or 'unknown'}, driver {row['driver']}; `{row['command']}`."]
-        for row in select(self.rows, bench="versions")[:1]:
-            packages = ", ".join(f"{name} {value}" for name, value in row.items()
-                                 if name not in ("bench", "side", "round", "ranks") and value)
-            self.text += ["", f"Peers: {packages}."]
-        self.text += ["", "Times are medians (least-most over all samples); tokens/s, GB and GPU kernels are those of a GPU. "
-                          "Absolute times of different runs are not to be compared, ratios of one run are."]
 
     def steps(self):
         cells = []
@@ -167,20 +147,11 @@ class Report:
             cells.append(["training paused by a save", row["plan"], f"{pauses} s"])
         self.table("Communication, training and saves", ["what", "plan", "found"], cells)
 
-    def goals(self):
-        self.table("Goals", ["goal", "found", ""],
-                   [[check["what"], check["value"], "met" if check["passed"] else "**missed**"] for check in self.checks])
-
-    def failures(self):
-        failed = [row["error"] for row in self.rows if "error" in row]
-        if failed:
-            self.text += ["", "## Failed measurements", ""] + [f"- {text}" for text in failed]
-
 
 def report(rows):
     """Adds the checks to the rows; returns the comparison as markdown."""
     made = Report(rows)
-    made.versions()
+    made.versions(", several", "; tokens/s, GB and GPU kernels are those of a GPU")
     made.steps()
     made.blocks()
     made.efficiency()
