@@ -228,9 +228,10 @@ TEST(KernelChecks, RefuseAttributesOutOfRange) {
       "2147483648");
 }
 
+// Two dimensions of it are a state of 2^64 bytes.
+constexpr int64_t huge = std::numeric_limits<int32_t>::max();
+
 TEST(KernelChecks, RefuseHeadsWhoseScratchOverflows) {
-  // Two dimensions of 2^31 - 1 are a state of 2^64 bytes.
-  constexpr int64_t huge = std::numeric_limits<int32_t>::max();
   std::string text = ": expected a head dimension of at most 4096, found ";
   expectRefused(
       gatedDelta(),

@@ -60,7 +60,7 @@ TEST(PlaceBuffers, RandomLives) {
     std::vector<LiveRange> ranges;
     for (int i = 0; i < 120; ++i) {
       int64_t first = random() % 60;
-      ranges.push_back({int64_t(64) * (1 + random() % 50), first,
+      ranges.push_back({64 * int64_t(1 + random() % 50), first,
                         first + int64_t(random() % 20)});
     }
     std::vector<LiveRange> again = ranges;

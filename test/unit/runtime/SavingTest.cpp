@@ -159,11 +159,7 @@ TEST_P(SavingKindTest, KilledWhileTheWriterWritesAndTrainingRunsOn) {
 INSTANTIATE_TEST_SUITE_P(Kinds, SavingKindTest,
                          testing::Values(BigramEngine::Kind::Host,
                                          BigramEngine::Kind::Device),
-                         [](const auto &info) {
-                           return info.param == BigramEngine::Kind::Host
-                                      ? "Host"
-                                      : "Device";
-                         });
+                         kindName);
 
 TEST_F(SavingTest, WhatTheWriterCannotWriteIsAWarning) {
   BigramEngine engine(limits, vocab);

@@ -90,6 +90,12 @@ protected:
   std::FILE *sink = nullptr;
 };
 
+/// Names the tests of an engine's kinds.
+inline std::string
+kindName(const ::testing::TestParamInfo<BigramEngine::Kind> &info) {
+  return info.param == BigramEngine::Kind::Host ? "Host" : "Device";
+}
+
 } // namespace qwen
 
 #endif // QWEN_TEST_UNIT_RUNTIME_SMALLRUN_H

@@ -73,11 +73,7 @@ TEST_P(TrainingRunKindTest, ResumeAtAnyStepIsBitIdentical) {
 INSTANTIATE_TEST_SUITE_P(Kinds, TrainingRunKindTest,
                          testing::Values(BigramEngine::Kind::Host,
                                          BigramEngine::Kind::Device),
-                         [](const auto &info) {
-                           return info.param == BigramEngine::Kind::Host
-                                      ? "Host"
-                                      : "Device";
-                         });
+                         kindName);
 
 TEST_F(TrainingRunTest, ADeviceRunsAheadAndWritesTheSameFiles) {
   runOptions.evalEvery = 5;
