@@ -11,7 +11,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 TOOL = HERE.parents[1] / "tools" / "qwen-prepare"
 TEMPLATE = HERE / "chat_template.jinja"
-sys.path.insert(0, str(TOOL))
+sys.path[:0] = [str(TOOL), str(TOOL.parent)]
 
 import numpy as np  # noqa: E402
 import safetensors  # noqa: E402

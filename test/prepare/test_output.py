@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -127,6 +128,25 @@ class AtomicityTest(PrepareTest):
         self.assertEqual(err, "qwen-prepare: interrupted, nothing written\n")
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_any_signal_to_end_leaves_nothing(self):
+        """The input is a pipe that nobody fills: the run waits in it."""
+        pipe = self.folder / "rows.jsonl"
+        os.mkfifo(pipe)
+        before = sorted(self.folder.iterdir())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number=number), subprocess.Popen(
+                [sys.executable, "-B", LAUNCHER, pipe, "--tokenizer",
+                 self.tokenizer_folder, "-o", self.output],
+                stderr=subprocess.PIPE, text=True) as process:
+                with open(pipe, "w"):  # once the run has opened it too
+                    self.assertNotEqual(sorted(self.folder.iterdir()), before)
+                    process.send_signal(number)
+                    said = process.stderr.read()
+                self.assertEqual(process.wait(), 128 + number)
+                self.assertEqual(
+                    said, "qwen-prepare: interrupted, nothing written\n")
+                self.assertEqual(sorted(self.folder.iterdir()), before)
+
     def test_python_without_its_modules_is_one_line(self):
         (self.folder / "tqdm.py").write_text(
             "raise ModuleNotFoundError('no tqdm', name='tqdm')")
@@ -183,13 +203,15 @@ class OptionsTest(PrepareTest):
         path = self.write("rows.jsonl", ROWS)
         for arguments, expected in (
             (["--overlong", "drop"], "--overlong needs --max-tokens"),
-            (["--max-tokens", "0"],
-             "--max-tokens: expected a whole number of at least 1, found 0"),
-            (["--max-tokens", "x"],
-             "--max-tokens: expected a whole number of at least 1, found x"),
-            (["--eval-seed", "-1"],
-             "--eval-seed: expected a whole number of at least 0, found -1"),
-            (["--eval-fraction", "nan"], "found nan"),
+            (["--max-tokens", "0"], "--max-tokens: expected a whole number "
+             "from 1 to 1000000000, found '0'"),
+            (["--max-tokens", "x"], "found 'x'"),
+            (["--max-tokens", "1" * 30], "from 1 to 1000000000"),
+            (["--show", "0"], "--show: expected a whole number from 1"),
+            (["--eval-seed", "-1"], "--eval-seed: expected a whole number "
+             "from 0 to 1000000000, found '-1'"),
+            (["--eval-seed", "1"], "--eval-seed needs --eval-output"),
+            (["--eval-fraction", "nan"], "found 'nan'"),
             (["--eval-fraction", "1"], "expected a number between 0 and 1"),
             (["--eval-fraction", "0.1"],
              "--eval-output and --eval-fraction go together"),
@@ -204,8 +226,13 @@ class OptionsTest(PrepareTest):
             (["--what"], "unrecognized arguments: --what"),
             (["--maxtokens", "5"], "did you mean --max-tokens?"),
             (["--txt-documents", "line"], "no input is one"),
+            (["--split", "train"], "--split is for a saved data set"),
+            (["--chat-template", "none"], "none: cannot read"),
         ):
             self.expect_error(expected, path, *arguments)
+        text = self.write("a.TXT", "The user asks.")
+        self.expect_error("every input is a .txt file", text,
+                          "--template-arg", "x=1")
         status, _, err = self.run_tool(path)
         self.assertEqual(
             (status, err),
@@ -248,6 +275,22 @@ class OptionsTest(PrepareTest):
             process.stdout.readline()
             process.stdout.close()
             self.assertEqual(process.stderr.read(), b"")
+
+    def test_closed_streams(self):
+        path = self.write("rows.jsonl", ROWS)
+        command = [sys.executable, "-B", str(LAUNCHER), str(path),
+                   "--tokenizer", str(self.tokenizer_folder),
+                   "-o", str(self.output)]
+        for closed in ((0,), (1,), (0, 1, 2)):
+            with self.subTest(closed=closed):
+                done = subprocess.run(
+                    command, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE, text=True,
+                    preexec_fn=lambda: [os.close(fd) for fd in closed])
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                documents = TokenFileContent(self.output).documents()
+                self.assertEqual(len(documents), 2)
+                self.output.unlink()
 
     def test_standard_output_on_a_full_disk(self):
         path = self.write("rows.jsonl", ROWS)

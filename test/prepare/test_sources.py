@@ -54,6 +54,13 @@ class FilesTest(PrepareTest):
             self.texts(path, "--txt-separator", "\n%%\n"),
             ["one\n\nmore", "two"])
 
+    def test_text_beside_rows_with_a_field_of_another_name(self):
+        text = self.write("a.txt", "The user")
+        file = self.prepare(self.write("b.jsonl", [{"body": "asks."}]), text,
+                            "--text-field", "body")
+        self.assertEqual([self.decode(tokens) for tokens, _ in
+                          file.documents()], ["asks.", "The user"])
+
     def test_text_addresses_are_lines(self):
         path = self.write("t.txt", "one\n\ntwo\nmore\n\n\nbad<|im_end|>\n")
         self.expect_error(f"{path}:7: the row's own text", path,

@@ -46,11 +46,18 @@ class TrainTokenizerTest(PrepareTest):
 
     def test_errors(self):
         corpus = self.write("t.txt", b"\xff")
+        good = self.write("good.txt", prepare_testing.CORPUS)
         for arguments, expected in (
             ((corpus, "-o", self.folder / "a"), "invalid start byte"),
             ((self.folder / "no", "-o", self.folder / "a"), "No such file"),
             ((corpus, "-o", self.folder / "a", "--vocab-size", 200),
-             "--vocab-size: expected at least 265"),
+             "--vocab-size: expected a whole number from 265 to 1000000"),
+            ((corpus, "-o", self.folder / "a", "--vocab-size", 10**11),
+             "found '100000000000'"),
+            ((corpus, "-o", self.folder / "a", "--vocabsize", 300),
+             "did you mean --vocab-size?"),
+            ((good, "-o", self.folder / "a", "--chat-template",
+              self.folder / "no"), "No such file"),
         ):
             done = self.train(*arguments)
             self.assertEqual(done.returncode, 1)

@@ -8,13 +8,16 @@ as small as a tiny model wants. The same text and options give the same bytes.
     train_tokenizer.py --vocab-size 4096 -o DIR FILE...
 """
 
-import argparse
 import json
-import shutil
+import os
 import sys
+import tempfile
 from pathlib import Path
 
-from tokenizers import (
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import command_line  # noqa: E402
+from tokenizers import (  # noqa: E402
     AddedToken,
     Regex,
     Tokenizer,
@@ -51,6 +54,8 @@ TAG_TOKENS = (
 )
 BYTES = 256
 SMALLEST_VOCAB = BYTES + len(CONTROL_TOKENS) + len(TAG_TOKENS)
+# The trainer takes memory for all of them at once.
+LARGEST_VOCAB = 10**6
 
 
 def train(texts, vocab_size: int) -> Tokenizer:
@@ -93,33 +98,61 @@ def config() -> dict:
     }
 
 
+def write_whole(path: Path, data: bytes):
+    """The file appears complete or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
 def save(tokenizer: Tokenizer, folder: Path, chat_template=None):
     """Writes the folder that `qwen-prepare --tokenizer` takes."""
+    template = chat_template and chat_template.read_bytes()
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
     text = json.dumps(config(), indent=2) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
-    if chat_template is not None:
-        shutil.copyfile(chat_template, folder / "chat_template.jinja")
+    write_whole(folder / "tokenizer_config.json", text.encode())
+    if template is not None:
+        write_whole(folder / "chat_template.jinja", template)
+    # Last: without it the folder is no tokenizer.
+    write_whole(folder / "tokenizer.json", tokenizer.to_str(True).encode())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
+class Parser(command_line.Parser):
+    """All errors of this tool end with status 1."""
+
+    def error(self, message):
+        message = self.explain(message)
+        print(f"train_tokenizer: error: {message}", file=sys.stderr)
+        sys.exit(1)
+
+
+def parse_arguments():
+    parser = Parser(
         description="Trains a byte-level BPE tokenizer on UTF-8 text files."
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("-o", "--output", required=True, type=Path)
-    parser.add_argument("--vocab-size", type=int, default=4096, metavar="N")
+    parser.add_argument(
+        "--vocab-size",
+        # All bytes and the added tokens have an id.
+        type=command_line.whole(SMALLEST_VOCAB, LARGEST_VOCAB),
+        default=4096,
+        metavar="N",
+    )
     parser.add_argument("--chat-template", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    if arguments.vocab_size < SMALLEST_VOCAB:
-        print(
-            f"train_tokenizer: error: --vocab-size: expected at least "
-            f"{SMALLEST_VOCAB} (all bytes and the added tokens), found "
-            f"{arguments.vocab_size}",
-            file=sys.stderr,
-        )
-        return 1
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
     try:
         texts = [file.read_text(encoding="utf-8") for file in arguments.files]
         tokenizer = train(texts, arguments.vocab_size)

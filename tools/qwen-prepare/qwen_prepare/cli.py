@@ -1,12 +1,12 @@
 """The command line of qwen-prepare."""
 
 import argparse
-import difflib
 import json
 import os
 import sys
 from pathlib import Path
 
+import command_line
 from tqdm import tqdm
 
 from .documents import Options, Preparer
@@ -18,43 +18,16 @@ from .token_file import TokenFile
 from .tokenizer import ChatTokenizer
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports a wrong option in one line, as every other error."""
+class _Parser(command_line.Parser):
+    """Reports a wrong option as every other error."""
 
     def error(self, message):
-        words = message.split()
-        if message.startswith("unrecognized arguments:"):
-            name = words[2].partition("=")[0]
-            known = [
-                option
-                for action in self._actions
-                for option in action.option_strings
-            ]
-            for near in difflib.get_close_matches(name, known, 1):
-                message += f"; did you mean {near}?"
-        raise PrepareError(message)
+        raise PrepareError(self.explain(message))
 
 
-def _number(read, fits, expected: str):
-    """A reader of an option's value that says which values it takes."""
-
-    def parse(text: str):
-        try:
-            value = read(text)
-        except ValueError:
-            value = None
-        if value is None or not fits(value):
-            raise argparse.ArgumentTypeError(
-                f"expected {expected}, found {text}"
-            )
-        return value
-
-    return parse
-
-
-_fraction = _number(float, lambda x: 0 < x < 1, "a number between 0 and 1")
-_positive = _number(int, lambda x: x >= 1, "a whole number of at least 1")
-_seed = _number(int, lambda x: x >= 0, "a whole number of at least 0")
+_fraction = command_line.value(
+    float, lambda x: 0 < x < 1, "a number between 0 and 1"
+)
 
 
 def _assignment(text: str) -> tuple:
@@ -93,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--show",
-        type=_positive,
+        type=command_line.whole(),
         metavar="N",
         help="print N documents, the supervised text marked; without "
         "--output nothing else is done",
@@ -143,7 +116,10 @@ def _add_token_options(group):
         help="what is supervised (default: assistant for chats, all for text)",
     )
     group.add_argument(
-        "--max-tokens", type=_positive, metavar="N", help="longest document"
+        "--max-tokens",
+        type=command_line.whole(),
+        metavar="N",
+        help="longest document",
     )
     group.add_argument(
         "--overlong",
@@ -196,30 +172,59 @@ def _add_eval_options(group):
         "hash of their tokens",
     )
     group.add_argument(
-        "--eval-seed", type=_seed, default=0, metavar="N", help="choose others"
+        "--eval-seed",
+        type=command_line.whole(least=0),
+        metavar="N",
+        help="choose others (default: 0)",
     )
 
 
 def _check(arguments):
     """What argparse cannot say about options that belong together."""
+    _check_outputs(arguments)
+    _check_inputs(arguments)
+    _check_paths(arguments)
+
+
+def _check_outputs(arguments):
     if arguments.output is None and arguments.show is None:
         raise PrepareError("expected --output FILE or --show N")
     if (arguments.eval_output is None) != (arguments.eval_fraction is None):
         raise PrepareError("--eval-output and --eval-fraction go together")
     if arguments.eval_output is not None and arguments.output is None:
         raise PrepareError("--eval-output needs --output")
+    if arguments.eval_seed is not None and arguments.eval_output is None:
+        raise PrepareError("--eval-seed needs --eval-output")
     if arguments.overlong is not None and arguments.max_tokens is None:
         raise PrepareError("--overlong needs --max-tokens")
     if arguments.eos_token is not None and not arguments.append_eos:
         raise PrepareError("--eos-token needs --append-eos")
+
+
+def _check_inputs(arguments):
+    """No option is for a kind of input that there is none of."""
     if arguments.txt_separator == "":
         raise PrepareError("--txt-separator: expected some text")
+    is_text = [path.suffix.lower() == ".txt" for path in arguments.inputs]
     for_text = arguments.txt_documents or arguments.txt_separator
-    if for_text and not any(p.suffix == ".txt" for p in arguments.inputs):
+    if for_text and not any(is_text):
         raise PrepareError(
             "--txt-documents and --txt-separator are for .txt files, and no "
             "input is one"
         )
+    if (arguments.chat_template or arguments.template_arg) and all(is_text):
+        raise PrepareError(
+            "--chat-template and --template-arg are for chats, and every "
+            "input is a .txt file"
+        )
+    if arguments.split and all(path.is_file() for path in arguments.inputs):
+        raise PrepareError(
+            "--split is for a saved data set, and every input is a file"
+        )
+
+
+def _check_paths(arguments):
+    """No file is read and written, or written twice."""
     outputs = [p for p in (arguments.output, arguments.eval_output) if p]
     taken = {path.resolve() for path in arguments.inputs}
     if arguments.chat_template:
@@ -331,13 +336,18 @@ def _make_preparer(arguments) -> Preparer:
             arguments.chat_template, dict(arguments.template_arg)
         )
 
+    if arguments.chat_template:
+        # A fault in it is found before the first chat is.
+        load_template()
     return Preparer(tokenizer, options, load_template)
 
 
 def _prepare(arguments, files: list):
     preparer = _make_preparer(arguments)
     text = TextOptions(
-        arguments.txt_documents or "paragraph", arguments.txt_separator
+        arguments.txt_documents or "paragraph",
+        arguments.txt_separator,
+        arguments.text_field,
     )
     sources = [
         open_source(path, arguments.text_field, arguments.split, text)
@@ -370,7 +380,7 @@ def _write(arguments, files: list, documents: list, preparer: Preparer):
         for document, held_out in zip(
             documents,
             _choose_eval(
-                documents, arguments.eval_fraction, arguments.eval_seed
+                documents, arguments.eval_fraction, arguments.eval_seed or 0
             ),
         ):
             files[held_out].add(document)
@@ -399,9 +409,9 @@ def main(argv=None) -> int:
         text = " ".join(str(error).splitlines())
         print(f"qwen-prepare: error: {text}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("qwen-prepare: interrupted, nothing written", file=sys.stderr)
-        return 130
+        return command_line.status_of(stop)
     except BrokenPipeError:
         # The reader of --show has seen enough; keep Python from flushing
         # into the closed pipe once more at exit.

@@ -34,10 +34,11 @@ class Row:
 
 @dataclass
 class TextOptions:
-    """How plain .txt files fall into documents."""
+    """How plain .txt files fall into documents, which get the name `field`."""
 
     documents: str = "paragraph"
     separator: Optional[str] = None
+    field: str = "text"
 
 
 class JsonLines:
@@ -102,7 +103,7 @@ class PlainText:
             line += text.count("\n", last, begin)
             last = begin
             address = f"{self.path}:{line}"
-            yield Row(address, {"text": text[begin:end]}, end)
+            yield Row(address, {self.options.field: text[begin:end]}, end)
 
     def _spans(self, text: str) -> Iterator[tuple]:
         """Where the documents are; separators belong to none of them."""
