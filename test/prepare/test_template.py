@@ -73,8 +73,6 @@ class TemplateErrorsTest(PrepareTest):
             ("{{ 1 + none }}", "chat template: unsupported operand"),
             ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
              "chat template: maximum recursion depth"),
-            ("{% if %}", "chat template, line 1: "),
-            ("{% generation %}x", "chat template, line 1: "),
             ("plain", "the rendered chat has no '<|im_start|>assistant\\n'"),
             ("{% if false %}{% generation %}{% endgeneration %}{% endif %}",
              "the rendered chat has no {% generation %}"),
@@ -90,6 +88,12 @@ class TemplateErrorsTest(PrepareTest):
              "{{ t[:-1] }}", "the chat template cuts a message in the middle"),
         ):
             self.expect_template_error(source, expected)
+
+    def test_given_template_is_read_before_the_rows(self):
+        path = self.write("rows.jsonl", [{"text": 3}])
+        for source in ("{% if %}", "{% generation %}x"):
+            self.expect_error("error: chat template, line 1: ", path,
+                              "--chat-template", self.write("t.jinja", source))
 
     def test_no_template(self):
         (self.tokenizer_folder / "chat_template.jinja").unlink()
