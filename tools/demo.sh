@@ -16,10 +16,10 @@ out=demo-out
 python=.venv/bin/python
 bin=build/release/tools
 
-case "${1-}" in
+case "$*" in
 '' | cpu) ;;
 *)
-  printf "demo.sh: error: expected 'cpu' or nothing, found '%s'\n" "$1" >&2
+  printf "demo.sh: error: expected 'cpu' or nothing, found '%s'\n" "$*" >&2
   exit 2
   ;;
 esac

@@ -68,5 +68,6 @@ make_venv() {
   echo "$wanted" >"$stamp"
 }
 
+(($# == 0)) || fail "expected no arguments, found '$*'"
 install_packages
 make_venv

@@ -23,7 +23,9 @@ class TrainSizesTest(unittest.TestCase):
                 + (f"print({json.dumps(MEASURED)!r})\n" if code == 0 else f"sys.exit({code})\n")
             )
             qwenrun.chmod(qwenrun.stat().st_mode | stat.S_IXUSR)
-            command = [sys.executable, str(SCRIPT), "--qwenrun", str(qwenrun), "--data", "data", "--steps", "10", "a.fb"]
+            data = Path(folder, "data")
+            data.touch()
+            command = [sys.executable, str(SCRIPT), "--qwenrun", str(qwenrun), "--data", str(data), "--steps", "10", "a.fb"]
             done = subprocess.run(command, check=False, capture_output=True, text=True)
         return done.returncode, json.loads(done.stdout)
 

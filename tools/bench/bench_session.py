@@ -3,12 +3,17 @@
 import datetime
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+# There, or beside the folder in a bundle.
+sys.path.append(str(HERE.parent))
+import command_line  # noqa: E402
+
 # Lengths of a pack's documents: seven that fill 8,192 tokens. The second list is for steps of several packs: any number of it
 # is packed as so many full packs, as each document is more than half of what the longer ones leave of a pack.
 SEVEN_RAGGED = [1602, 841, 1038, 1566, 444, 1669, 1032]
@@ -17,11 +22,6 @@ SEVEN_HALVING = [4500, 2000, 900, 420, 200, 100, 72]
 
 def fail(text):
     sys.exit(f"{Path(sys.argv[0]).name}: error: {text}")
-
-
-def numbers(text):
-    """Parses "4,12"."""
-    return [int(part) for part in text.split(",")]
 
 
 def text_of(values):
@@ -123,6 +123,21 @@ class Session:
 
     def tool(self, name):
         return find_tool(self.options.bin, name)
+
+
+def check_program(option, command):
+    """What is missing is known before minutes of measurements."""
+    if not command.split() or shutil.which(command.split()[0]) is None:
+        fail(f"{option}: no program '{command}'")
+
+
+def check_programs(options, *tools):
+    for name in tools:
+        if find_tool(options.bin, name) is None:
+            fail(f"no {name} in {options.bin}")
+    check_program("--peer-python", options.peer_python)
+    if options.peer_path and not options.peer_path.is_dir():
+        fail(f"--peer-path: no folder '{options.peer_path}'")
 
 
 def machine_row():

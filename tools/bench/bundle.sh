@@ -39,6 +39,14 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+for given in "$build" "$wheels" "$cache" "$racecheck"; do
+  [ -z "$given" ] || [ -d "$given" ] ||
+    { echo "bundle.sh: error: no folder '$given'" >&2 && exit 1; }
+done
+case $set in
+'' | two | eight) ;;
+*) echo "bundle.sh: error: --set: expected two or eight, found '$set'" >&2 && exit 1 ;;
+esac
 [ ${#plans[@]} -gt 0 ] || [ -n "$set" ] || plans=(qwen3.8-27b:4 qwen3.8-27b:12)
 [ ! -e "$folder" ] || { echo "bundle.sh: error: $folder exists" >&2 && exit 1; }
 
@@ -72,6 +80,7 @@ cp -r "$here"/{compare_report,ranks_report,bench_session,plan_spec}.py \
 mkdir -p "$folder/models"
 cp -r "$here/../../models/configs" "$folder/models/"
 mv "$folder/bench/run.sh" "$folder/"
+cp "$here/../command_line.py" "$folder/"
 git -C "$here" rev-parse HEAD > "$folder/bench/VERSION"
 [ -z "$wheels" ] || cp -r "$wheels" "$folder/wheels"
 [ -z "$cache" ] || cp -r "$cache" "$folder/cache"

@@ -5,20 +5,19 @@ usage: cpu_step_data.py -o bench.safetensors [--lengths 190,322,...] [--vocabula
 The default documents fill one pack of 2048 tokens exactly. Needs numpy and safetensors.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy
 from safetensors.numpy import save_file
 
-from cpu_step_torch import DEFAULT_LENGTHS
+from cpu_step_torch import DEFAULT_LENGTHS, command_line
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line.Parser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")], default=DEFAULT_LENGTHS)
-    parser.add_argument("--vocabulary", type=int, default=2048)
+    parser.add_argument("--lengths", type=command_line.whole_list(), default=DEFAULT_LENGTHS)
+    parser.add_argument("--vocabulary", type=command_line.whole(1, 2**31 - 1), default=2048)
     options = parser.parse_args()
 
     offsets = numpy.cumsum([0, *options.lengths], dtype=numpy.int64)

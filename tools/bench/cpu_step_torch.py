@@ -7,12 +7,15 @@ right-padded batch (`padded`), or as batches of documents of like length (`bucke
 fastest. Packages: tools/requirements-golden.txt.
 """
 
-import argparse
 import json
 import os
 import statistics
+import sys
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import command_line  # noqa: E402
 
 # Eight ragged documents, 2048 tokens.
 DEFAULT_LENGTHS = [190, 322, 256, 141, 371, 256, 233, 279]
@@ -20,17 +23,17 @@ DEFAULT_LENGTHS = [190, 322, 256, 141, 371, 256, 233, 279]
 
 def parse_arguments():
     root = Path(__file__).resolve().parents[2]
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line.Parser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", type=Path, default=root / "models/configs/tiny.json")
-    parser.add_argument("--lengths", type=lambda text: [int(x) for x in text.split(",")], default=DEFAULT_LENGTHS,
+    parser.add_argument("--lengths", type=command_line.whole_list(), default=DEFAULT_LENGTHS,
                         help="document lengths, comma separated")
-    parser.add_argument("--tokens", type=int, help="check that the lengths add up to this")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--tokens", type=command_line.whole(), help="check that the lengths add up to this")
+    parser.add_argument("--threads", type=command_line.whole(1, 4096), default=os.cpu_count())
     parser.add_argument("--form", choices=["auto", "separate", "padded", "buckets"], default="auto")
     parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
     parser.add_argument("--compile", action="store_true", help="torch.compile each decoder layer")
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--warmup", type=command_line.whole(0), default=3)
+    parser.add_argument("--steps", type=command_line.whole(), default=10)
     options = parser.parse_args()
     if options.tokens not in (None, sum(options.lengths)):
         parser.error(f"--lengths add up to {sum(options.lengths)}, --tokens says {options.tokens}")

@@ -10,7 +10,6 @@ backward, clipping of the global norm and fused AdamW. Times are those between t
 without a wait, on rank 0.
 """
 
-import argparse
 import gc
 import os
 import time
@@ -20,16 +19,10 @@ import torch.distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 import peer_model
+import peer_options
 import peer_step
 import peer_timing
 import peer_triton
-
-
-def parse_configuration(text):
-    layers, _, activations = text.partition(":")
-    if not layers.isdigit() or activations not in ("ckpt", "keep"):
-        raise argparse.ArgumentTypeError(f"expected layers:ckpt or layers:keep, found '{text}'")
-    return int(layers), activations
 
 
 def prepare(configuration, lengths):
@@ -79,10 +72,8 @@ def answer(configuration, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=peer_timing.document_lengths, required=True)
-    parser.add_argument("--steps", type=int, default=6, help="timed steps of each configuration")
-    parser.add_argument("configurations", nargs="+", type=parse_configuration, metavar="layers:activations")
+    parser = peer_options.parser_of_steps(__doc__.splitlines()[0])
+    parser.add_argument("configurations", nargs="+", type=peer_options.depth, metavar="layers:activations")
     options = parser.parse_args()
     if not torch.cuda.is_available() or "LOCAL_RANK" not in os.environ:
         parser.error("expected GPUs, and torchrun to start this program")

@@ -9,8 +9,6 @@ alone; fused AdamW. Each on the given documents and on one document of as many t
 `qwen-bench kernels`, and "launch" says whether the time is that of eager calls or of a replayed graph, whichever is less.
 """
 
-import argparse
-
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -19,9 +17,8 @@ from torch.nn.attention.varlen import varlen_attn
 import peer_model
 import peer_timing
 import peer_triton
+from peer_options import MEASURED, MODELS, command_line
 
-# Key and value heads of the gated delta rule, query and key heads of attention, width.
-MODELS = {"27B": (16, 48, 24, 4, 5120), "9B": (16, 32, 16, 4, 4096), "0.8B": (16, 16, 8, 2, 1024)}
 VOCABULARY = peer_model.VOCABULARY
 
 
@@ -120,14 +117,11 @@ def time_adamw(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=peer_timing.document_lengths, required=True)
-    parser.add_argument("--models", type=lambda text: text.split(","), default=["27B"], help=",".join(MODELS))
-    parser.add_argument("--only", type=lambda text: text.split(","), default=[],
-                        help="gated_delta, causal_conv1d, attention, linear_cross_entropy, adamw")
+    parser = command_line.Parser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=command_line.whole_list(), required=True)
+    parser.add_argument("--models", type=command_line.words(*MODELS), default=["27B"], help=",".join(MODELS))
+    parser.add_argument("--only", type=command_line.words(*MEASURED), default=[], help=", ".join(MEASURED))
     options = parser.parse_args()
-    if unknown := set(options.models) - set(MODELS):
-        parser.error(f"expected models of {', '.join(MODELS)}, found {', '.join(unknown)}")
     if not torch.cuda.is_available():
         parser.error("torch finds no GPU")
     torch.manual_seed(0)

@@ -13,7 +13,6 @@ or padded. Activations: ckpt = checkpointing of each layer, keep = none recomput
 AdamW in bf16, without gradient clipping. Times are those between the ends of steps that follow each other without a wait.
 """
 
-import argparse
 import gc
 import sys
 import time
@@ -21,15 +20,14 @@ import time
 import torch
 
 import peer_model
+import peer_options
 import peer_timing
 import peer_triton
-
-CHOICES = (("torch", "fla", "compiled"), ("packed", "padded"), ("ckpt", "keep"))
 
 
 def parse_configuration(text):
     parts = text.strip().split(":")
-    if len(parts) != 4 or any(part not in allowed for part, allowed in zip(parts, CHOICES)) or not parts[3].isdigit():
+    if not peer_options.is_form(parts[:3]) or len(parts) != 4 or not parts[3].isdigit():
         raise ValueError(f"expected kernels:batch:activations:layers, found '{text.strip()}'")
     return *parts[:3], int(parts[3])
 
@@ -112,9 +110,7 @@ def answer(line, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=peer_timing.document_lengths, required=True)
-    parser.add_argument("--steps", type=int, default=6, help="timed steps of each configuration")
+    parser = peer_options.parser_of_steps(__doc__.splitlines()[0])
     parser.add_argument("--serve", action="store_true", help="read configurations from standard input")
     parser.add_argument("configurations", nargs="*", metavar="kernels:batch:activations:layers")
     options = parser.parse_args()

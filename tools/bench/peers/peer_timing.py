@@ -1,4 +1,4 @@
-"""What the peers share: versions, document lengths from the command line, and times of calls on the GPU."""
+"""What the peers share: versions, and times of calls on the GPU."""
 
 import importlib.metadata
 import json
@@ -18,14 +18,6 @@ def versions():
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     return found
-
-
-def document_lengths(text):
-    """Parses "1602,841,...": the lengths of a pack's documents."""
-    lengths = [int(part) for part in text.split(",")]
-    if not lengths or min(lengths) <= 0:
-        raise ValueError(f"expected positive document lengths, found '{text}'")
-    return lengths
 
 
 def boundaries(lengths, dtype=torch.int32):
