@@ -25,38 +25,64 @@ inline Status checkOutput(const std::string &input, const std::string &output) {
   return invalidArgument("'{}' is the input and the output", output);
 }
 
+using PrintFunction = llvm::function_ref<void(llvm::raw_ostream &)>;
+
+/// What `print` writes, and the first error in doing so.
+inline llvm::Error printTo(llvm::raw_fd_ostream &os, PrintFunction print) {
+  print(os);
+  os.flush();
+  // Left in the stream, the error would end the process in its destructor.
+  std::error_code error = os.error();
+  os.clear_error();
+  return llvm::errorCodeToError(error);
+}
+
+/// A device or pipe stays what it is.
+inline llvm::Error printInPlace(const std::string &path, PrintFunction print) {
+  std::error_code error;
+  llvm::raw_fd_ostream os(path, error);
+  return error ? llvm::errorCodeToError(error) : printTo(os, print);
+}
+
+/// The file beside its place is removed where anything goes wrong, be it by a
+/// signal.
+inline llvm::Error printAndRename(const std::string &path,
+                                  PrintFunction print) {
+  auto file = llvm::sys::fs::TempFile::create(
+      path + ".tmp-%%%%%%", llvm::sys::fs::all_read | llvm::sys::fs::all_write);
+  if (!file)
+    return file.takeError();
+  llvm::raw_fd_ostream os(file->FD, /*shouldClose=*/false);
+  if (llvm::Error error = printTo(os, print))
+    return llvm::joinErrors(std::move(error), file->discard());
+  return file->keep(path);
+}
+
 /// Lets `print` write a temporary file beside `path` and renames it; "-" and
 /// special files are written directly.
-inline Status writeOutput(const std::string &path,
-                          llvm::function_ref<void(llvm::raw_ostream &)> print) {
-  auto write = [&](llvm::raw_ostream &os) -> llvm::Error {
-    print(os);
-    os.flush();
-    // Left in the stream, the error would end the process in its destructor.
-    if (os.get_kind() == llvm::raw_ostream::OStreamKind::OK_FDStream) {
-      auto &file = static_cast<llvm::raw_fd_ostream &>(os);
-      std::error_code error = file.error();
-      file.clear_error();
-      return llvm::errorCodeToError(error);
-    }
-    return llvm::Error::success();
-  };
-  auto writeDirectly = [&]() -> llvm::Error {
-    std::error_code error;
-    llvm::raw_fd_ostream os(path, error);
-    return error ? llvm::errorCodeToError(error) : write(os);
-  };
-  // A rename would put a file in the place of a device or pipe.
+inline Status writeOutput(const std::string &path, PrintFunction print) {
   llvm::sys::fs::file_status status;
-  bool special = path != "-" && !llvm::sys::fs::status(path, status) &&
-                 !llvm::sys::fs::is_regular_file(status);
-  llvm::Error error =
-      special ? writeDirectly() : llvm::writeToOutput(path, write);
+  bool isSpecial = path != "-" && !llvm::sys::fs::status(path, status) &&
+                   !llvm::sys::fs::is_regular_file(status);
+  llvm::Error error = path == "-" ? printTo(llvm::outs(), print)
+                      : isSpecial ? printInPlace(path, print)
+                                  : printAndRename(path, print);
   if (!error)
     return okStatus();
   std::error_code code = llvm::errorToErrorCode(std::move(error));
   return makeError(StatusCode::IoError, "cannot write '{}': {}", path,
                    code.message());
+}
+
+/// Whether everything printed to the standard output has arrived. The library
+/// would end the process by a message of its own.
+inline Status checkStandardOutput() {
+  auto nothing = [](llvm::raw_ostream &) {};
+  if (llvm::Error error = printTo(llvm::outs(), nothing))
+    return makeError(StatusCode::IoError,
+                     "cannot write to the standard output: {}",
+                     llvm::errorToErrorCode(std::move(error)).message());
+  return okStatus();
 }
 
 } // namespace qwen

@@ -161,16 +161,18 @@ class CliTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr or done.stdout)
         return done
 
-    def run_into_full_disk(self, tool, *arguments):
-        """Standard output fails as a full disk does."""
+    def run_into_full_disk(self, tool, *arguments, more=0):
+        """Standard output fails as a full disk does; `more` lines are said
+        before the error."""
         with open("/dev/full", "w") as full:
             done = subprocess.run(command(tool, *arguments), cwd=self.folder,
                                   env=environment(), stdout=full,
                                   stderr=subprocess.PIPE, text=True,
                                   timeout=240)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertIn("No space left on device", done.stderr)
+        *before, line = done.stderr.splitlines()
+        self.assertEqual(len(before), more, done.stderr)
+        self.assertRegex(line, f"^{tool}: error: .*No space left on device$")
 
     def run_bad(self, tool, *arguments, says=(), cwd=None, faults=1):
         """Expects exit 1, one line a fault, the first of which holds `says`,

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import unittest
 
-from cli_testing import CliTest, build_model, command, run
+from cli_testing import (CliTest, build_model, command, run,
+                         with_small_disk)
 
 
 class BadModels(CliTest):
@@ -300,6 +301,25 @@ class BadModels(CliTest):
         good = self.shared / "good.mlir"
         self.run_into_full_disk("qwenc", good, "-o", "-")
         self.run_into_full_disk("qwenc", good, "--stop-after=fusion")
+        self.run_into_full_disk("qwenc", good, "-o", "plan.fb")
+        self.run_into_full_disk("qwenc", "--list-stages")
+        self.run_bad("qwenc", good, "-o", "/dev/full", says="No space left")
+
+    def test_full_disk_keeps_the_old_plan(self):
+        """The disk has room for a part of the new one."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        look = ["sh", "-c", 'echo old > disk/plan.fb; "$@"; echo "status $?"; '
+                "ls disk; cat disk/plan.fb", "sh"]
+        call = with_small_disk(disk, "32k", [*look, *command(
+            "qwenc", self.shared / "good.mlir", "-o", "disk/plan.fb")])
+        if call is None:
+            self.skipTest("this machine gives no user a file system")
+        done = subprocess.run(call, cwd=self.folder, capture_output=True,
+                              text=True, timeout=240)
+        self.assertEqual(done.stdout, "status 1\nplan.fb\nold\n")
+        self.assertEqual(done.stderr, "qwenc: error: cannot write "
+                         "'disk/plan.fb': No space left on device\n")
 
     def test_pipe_as_output(self):
         call = (self.shared / "good.mlir", "--stop-after=import", "-o")

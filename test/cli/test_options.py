@@ -251,11 +251,21 @@ class Bench(CliTest):
             (("step", "none.fb", "--lr", -1), "a number of at least 0"),
             (("step", "none.fb", "--peak-tflops", "nan"), "found 'nan'"),
             (("step", "none.fb", "--rank-timeout", 0), "from 1 to 86400"),
+            (("step", "none.fb", "--tokens", 64), "--tokens requires --layers"),
+            (("step", "none.fb", "--model", "m"), "--model requires --layers"),
             (("tune", "none.fb", "-o", "table"), "none.fb"),
         ):
             with self.subTest(arguments=arguments):
                 line = self.run_bad("qwen-bench", *arguments, says=says)
                 self.assertTrue(line.startswith("qwen-bench: error: "))
+
+    def test_full_disk(self):
+        if not os.environ.get("QWEN_BENCH"):
+            self.skipTest("qwen-bench is not built without CUDA")
+        build_plan(self.folder / "plan.fb")
+        self.run_into_full_disk("qwen-bench", "--help")
+        self.run_into_full_disk("qwen-bench", "step", "plan.fb", "--steps", 1,
+                                "--warm-up", 1, "--documents", 9, more=2)
 
 
 del WithPlan  # has no tests of its own

@@ -10,6 +10,7 @@
 #include "GroupReference.h"
 
 #include "runtime/kernels/cuda/Group.h"
+#include "runtime/support/Print.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -146,8 +147,8 @@ void GroupsBench::printRow(const GroupResult &result) const {
           : fmt::format("{:8.1f} us {:6.3f} TB/s {:4.0f} % of copy",
                         1e3 * result.times.median, rate * 1e-12,
                         100 * rate / copyRate);
-  fmt::print("{:<32}{:4} calls {:9.1f} MB {} {}\n", result.symbol, result.calls,
-             1e-6 * result.bytes, time, error);
+  qwen::print(stdout, "{:<32}{:4} calls {:9.1f} MB {} {}\n", result.symbol,
+              result.calls, 1e-6 * result.bytes, time, error);
 }
 
 void GroupsBench::print(const GroupResult &result) const {
@@ -168,7 +169,7 @@ void GroupsBench::print(const GroupResult &result) const {
   }
   if (result.worst >= 0)
     line += fmt::format(", \"error_of_bound\": {:.3f}", result.worst);
-  fmt::print("{}}}\n", line);
+  qwen::print(stdout, "{}}}\n", line);
 }
 
 Status GroupsBench::run() {
@@ -185,8 +186,8 @@ Status GroupsBench::run() {
   workspace = &scratch;
   if (!options.checkOnly) {
     QWEN_ASSIGN_OR_RETURN(copyRate, measureCopyRate());
-    fmt::print("{{\"bench\": \"ceilings\", \"copy_tbps\": {:.3f}}}\n",
-               copyRate * 1e-12);
+    qwen::print(stdout, "{{\"bench\": \"ceilings\", \"copy_tbps\": {:.3f}}}\n",
+                copyRate * 1e-12);
   }
   int wrong = 0;
   for (const GroupCase &group : groups) {
@@ -198,7 +199,7 @@ Status GroupsBench::run() {
     QWEN_ASSIGN_OR_RETURN(auto kernel, code.find(group.args.symbol));
     if (reference || options.checkOnly)
       if (Status status = check(group, kernel, result); !status.ok()) {
-        fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
+        qwen::print(stderr, "qwen-bench: error: {}\n", status.message());
         ++wrong;
       }
     if (!options.checkOnly)

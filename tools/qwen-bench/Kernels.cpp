@@ -4,6 +4,8 @@
 #include "KernelBench.h"
 #include "KernelShapes.h"
 
+#include "runtime/support/Print.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -24,9 +26,10 @@ StatusOr<KernelBench> KernelBench::create(const KernelsOptions &options) {
     return made;
   QWEN_ASSIGN_OR_RETURN(made.copyRate, measureCopyRate());
   QWEN_ASSIGN_OR_RETURN(made.matrixRate, measureMatrixRate(DType::BF16));
-  fmt::print("{{\"bench\": \"ceilings\", \"side\": \"ours\", \"copy_tbps\": "
-             "{:.3f}, \"matrix_tflops\": {:.1f}}}\n",
-             made.copyRate * 1e-12, made.matrixRate * 1e-12);
+  qwen::print(stdout,
+              "{{\"bench\": \"ceilings\", \"side\": \"ours\", \"copy_tbps\": "
+              "{:.3f}, \"matrix_tflops\": {:.1f}}}\n",
+              made.copyRate * 1e-12, made.matrixRate * 1e-12);
   return made;
 }
 
@@ -77,7 +80,8 @@ void KernelBench::print(const char *kernel, const KernelLine &line,
     place += fmt::format(", \"tokens\": {}", line.tokens);
   if (line.documents > 0)
     place += fmt::format(", \"documents\": {}", line.documents);
-  fmt::print(
+  qwen::print(
+      stdout,
       "{{\"bench\": \"kernel\", \"side\": \"ours\", \"kernel\": \"{}\", "
       "\"shape\": \"{}\"{}, \"median_ms\": {:.4f}, \"min_ms\": {:.4f}, "
       "\"max_ms\": {:.4f}, \"samples\": {}, \"flops\": {:.6g}, \"bytes\": "

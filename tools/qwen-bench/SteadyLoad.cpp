@@ -3,6 +3,7 @@
 #include "SteadyLoad.h"
 
 #include "runtime/benchmark/KernelTiming.h"
+#include "runtime/support/Print.h"
 
 #include <chrono>
 #include <cstdio>
@@ -28,7 +29,7 @@ StatusOr<SteadyLoad> SteadyLoad::create() {
   if (opened.ok())
     monitor.emplace(std::move(*opened));
   else
-    fmt::print(stderr, "no energies: {}\n", opened.status().message());
+    print(stderr, "no energies: {}\n", opened.status().message());
   SteadyLoad load(std::move(monitor));
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&load.middle), "event"));
   QWEN_RETURN_IF_ERROR(cudaStatus(cudaEventCreate(&load.end), "event"));

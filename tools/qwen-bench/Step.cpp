@@ -97,15 +97,16 @@ static void printMeasured(const std::string &path, const Plan &plan,
                           const StepMeasurement &measured) {
   const PlanInfo &info = plan.info();
   int64_t layers = layersOf(plan);
-  fmt::print("{{\"bench\": \"step\", \"side\": \"ours\", \"plan\": {}, "
-             "\"model\": {}, \"target\": {}, \"flags\": {}, \"device\": {}, "
-             "\"layers\": {}, \"documents\": [{}], {}}}\n",
-             jsonString(std::filesystem::path(path).filename().string()),
-             jsonString(factOf(plan, "name")), jsonString(info.target),
-             jsonString(info.compilerFlags),
-             jsonString(engine.device().deviceName()),
-             layers ? std::to_string(layers) : "null",
-             fmt::join(options.documents, ", "), jsonFields(measured));
+  qwen::print(stdout,
+              "{{\"bench\": \"step\", \"side\": \"ours\", \"plan\": {}, "
+              "\"model\": {}, \"target\": {}, \"flags\": {}, \"device\": {}, "
+              "\"layers\": {}, \"documents\": [{}], {}}}\n",
+              jsonString(std::filesystem::path(path).filename().string()),
+              jsonString(factOf(plan, "name")), jsonString(info.target),
+              jsonString(info.compilerFlags),
+              jsonString(engine.device().deviceName()),
+              layers ? std::to_string(layers) : "null",
+              fmt::join(options.documents, ", "), jsonFields(measured));
 }
 
 /// The value where all ranks have one; else the error of the first that has
@@ -162,11 +163,13 @@ static void printBlocks(const std::vector<PlanTime> &times) {
       const PlanTime &deep = times[j];
       if (deep.family != shallow.family || deep.layers <= shallow.layers)
         continue;
-      fmt::print("{{\"bench\": \"block\", \"side\": \"ours\", \"layers\": [{}, "
-                 "{}], \"block_layers\": {}, \"block_ms\": {:.4f}}}\n",
-                 shallow.layers, deep.layers, blockLayers,
-                 (deep.milliseconds - shallow.milliseconds) * blockLayers /
-                     double(deep.layers - shallow.layers));
+      qwen::print(
+          stdout,
+          "{{\"bench\": \"block\", \"side\": \"ours\", \"layers\": [{}, "
+          "{}], \"block_layers\": {}, \"block_ms\": {:.4f}}}\n",
+          shallow.layers, deep.layers, blockLayers,
+          (deep.milliseconds - shallow.milliseconds) * blockLayers /
+              double(deep.layers - shallow.layers));
     }
   }
 }
@@ -238,10 +241,14 @@ Action bench::addStepCommand(CLI::App &command) {
                   "ones first")
       ->delimiter(',')
       ->check(within(positiveCount));
-  command.add_option("--plan-dir", options->planDirectory,
-                     "Folder of plans made by tools/bench/make_plans");
-  command.add_option("--model", options->model, "Config that --layers cuts");
+  command
+      .add_option("--plan-dir", options->planDirectory,
+                  "Folder of plans made by tools/bench/make_plans")
+      ->needs("--layers");
+  command.add_option("--model", options->model, "Config that --layers cuts")
+      ->needs("--layers");
   command.add_option("--tokens", options->tokens, "Tokens of those plans")
+      ->needs("--layers")
       ->check(within(positiveCount));
   command
       .add_option("--documents", options->documents,

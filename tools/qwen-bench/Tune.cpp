@@ -10,8 +10,11 @@
 
 #include "runtime/plan/Plan.h"
 #include "runtime/plan/PlanSteps.h"
+#include "runtime/support/Print.h"
+#include "runtime/support/Publish.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <tuple>
@@ -89,12 +92,7 @@ static Status addProducts(const Plan &plan, PlanProducts &products) {
 /// Writes the whole table: what is done is not lost when the rest fails.
 static Status writeTable(const cuda::TuningTable &table,
                          const std::string &path, const std::string &header) {
-  std::ofstream file(path);
-  file << header << cuda::formatTuningTable(table);
-  file.close();
-  if (!file)
-    return makeError(StatusCode::IoError, "cannot write {}", path);
-  return okStatus();
+  return publishFile(path, header + cuda::formatTuningTable(table));
 }
 
 static StatusOr<cuda::TuningTable> readTable(const std::string &path) {
@@ -115,18 +113,21 @@ static std::vector<double> joulesOf(const SustainedAlgorithm &algorithm) {
 
 static void print(const GemmShape &shape, const TunedProduct &tuned) {
   for (const SustainedAlgorithm &each : tuned.sustained)
-    fmt::print("{{\"bench\": \"tune_candidate\", \"product\": \"{}\", "
-               "\"algorithm\": [{}], \"burst_ms\": {:.4f}, \"ms\": [{:.4f}], "
-               "\"joules\": [{:.4f}], \"watts\": [{:.1f}], \"sm_mhz\": {}}}\n",
-               toString(shape), fmt::join(each.algorithm, ", "), each.burstMs,
-               fmt::join(each.ms, ", "), fmt::join(joulesOf(each), ", "),
-               fmt::join(each.watts, ", "), each.megahertz);
-  fmt::print("{{\"bench\": \"tune\", \"product\": \"{}\", \"algorithm\": [{}], "
-             "\"first\": [{}], \"tflops\": {:.1f}, \"first_tflops\": {:.1f}, "
-             "\"timed\": {}, \"refused\": {}}}\n",
-             toString(shape), fmt::join(tuned.best.algorithm, ", "),
-             fmt::join(tuned.first, ", "), tuned.best.tflops,
-             tuned.best.firstTflops, tuned.timed, tuned.refused);
+    qwen::print(stdout,
+                "{{\"bench\": \"tune_candidate\", \"product\": \"{}\", "
+                "\"algorithm\": [{}], \"burst_ms\": {:.4f}, \"ms\": [{:.4f}], "
+                "\"joules\": [{:.4f}], \"watts\": [{:.1f}], \"sm_mhz\": {}}}\n",
+                toString(shape), fmt::join(each.algorithm, ", "), each.burstMs,
+                fmt::join(each.ms, ", "), fmt::join(joulesOf(each), ", "),
+                fmt::join(each.watts, ", "), each.megahertz);
+  qwen::print(
+      stdout,
+      "{{\"bench\": \"tune\", \"product\": \"{}\", \"algorithm\": [{}], "
+      "\"first\": [{}], \"tflops\": {:.1f}, \"first_tflops\": {:.1f}, "
+      "\"timed\": {}, \"refused\": {}}}\n",
+      toString(shape), fmt::join(tuned.best.algorithm, ", "),
+      fmt::join(tuned.first, ", "), tuned.best.tflops, tuned.best.firstTflops,
+      tuned.timed, tuned.refused);
   std::fflush(stdout);
 }
 
@@ -159,6 +160,11 @@ static StatusOr<std::string> header(const cuda::Blas &blas,
 }
 
 static Status runTune(const TuneOptions &options) {
+  // The search takes minutes before there is something to write.
+  std::filesystem::path folder =
+      std::filesystem::path(options.output).parent_path();
+  QWEN_RETURN_IF_ERROR(
+      ensureWritableDirectory(folder.empty() ? "." : folder.string()));
   PlanProducts products;
   for (const std::string &path : options.plans) {
     QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(path));

@@ -2,6 +2,8 @@
 
 #include "TuneStep.h"
 
+#include "runtime/support/Print.h"
+
 #include <cstdio>
 #include <fmt/ranges.h>
 
@@ -60,10 +62,11 @@ Status bench::compareTables(cuda::Blas &blas, const ProductMemory &memory,
       ms.push_back(taken.milliseconds);
       watts.push_back(load.watts(taken).value_or(0));
     }
-    fmt::print("{{\"bench\": \"tune_step\", \"algorithms\": \"{}\", "
-               "\"products\": {}, \"ms\": [{:.3f}], \"watts\": [{:.1f}]}}\n",
-               tables[i].name, shapes.size(), fmt::join(ms, ", "),
-               fmt::join(watts, ", "));
+    qwen::print(stdout,
+                "{{\"bench\": \"tune_step\", \"algorithms\": \"{}\", "
+                "\"products\": {}, \"ms\": [{:.3f}], \"watts\": [{:.1f}]}}\n",
+                tables[i].name, shapes.size(), fmt::join(ms, ", "),
+                fmt::join(watts, ", "));
   }
   std::fflush(stdout);
   return okStatus();

@@ -6,6 +6,8 @@
 
 #include "Commands.h"
 
+#include "runtime/support/Print.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -27,6 +29,20 @@ static constexpr Command commands[] = {
     {"step", "Times of training steps of whole plans", addStepCommand},
 };
 
+/// Lines that cannot be written are results that are lost.
+static Status finish(Status status) {
+  Status output = printError(stdout, "the standard output");
+  return status.ok() ? output : status;
+}
+
+static int report(const Status &status) {
+  if (status.ok())
+    return 0;
+  if (!status.message().empty()) // else it is told already
+    print(stderr, "qwen-bench: error: {}\n", status.message());
+  return 1;
+}
+
 int main(int argc, char **argv) {
   // A log that is a file or a pipe shows each line as it comes.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
@@ -43,28 +59,19 @@ int main(int argc, char **argv) {
   } catch (const CLI::CallForHelp &) {
     for (auto &[command, action] : actions)
       if (command->parsed()) {
-        fmt::print("{}", command->help("qwen-bench"));
-        return 0;
+        printText(stdout, command->help("qwen-bench"));
+        return report(finish(okStatus()));
       }
-    fmt::print("{}", app.help());
-    return 0;
+    printText(stdout, app.help());
+    return report(finish(okStatus()));
   } catch (const CLI::ParseError &error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
-    fmt::print(stderr, "qwen-bench: error: {}; --help lists the options\n",
-               text);
+    print(stderr, "qwen-bench: error: {}; --help lists the options\n", text);
     return 1;
   }
-  for (auto &[command, action] : actions) {
-    if (!command->parsed())
-      continue;
-    Status status = action();
-    std::fflush(stdout);
-    if (!status.ok()) {
-      if (!status.message().empty()) // else it is told already
-        fmt::print(stderr, "qwen-bench: error: {}\n", status.message());
-      return 1;
-    }
-  }
-  return 0;
+  for (auto &[command, action] : actions)
+    if (command->parsed())
+      return report(finish(action()));
+  return 0; // never: one is required
 }

@@ -299,6 +299,12 @@ LogicalResult writePlan(ModuleOp module, StringRef path,
   return success();
 }
 
+void printStages() {
+  for (Stage stage : allStages())
+    llvm::outs() << llvm::left_justify(stageName(stage), 10)
+                 << stageSummary(stage) << "\n";
+}
+
 LogicalResult compile(const Flags &flags) {
   if (failed(checkFlags(flags)))
     return failure();
@@ -360,11 +366,9 @@ int main(int argc, char **argv) {
           argc, argv,
           "compiles the training graph of a Qwen model to a plan\n"))
     return 1;
-  if (flags.listStages) {
-    for (Stage stage : allStages())
-      llvm::outs() << llvm::left_justify(stageName(stage), 10)
-                   << stageSummary(stage) << "\n";
-    return 0;
-  }
-  return succeeded(compile(flags)) ? 0 : 1;
+  if (flags.listStages)
+    printStages();
+  else if (failed(compile(flags)))
+    return 1;
+  return succeeded(written(checkStandardOutput())) ? 0 : 1;
 }
