@@ -6,6 +6,7 @@
 
 #include "runtime/collectives/Communicator.h"
 #include "runtime/collectives/MpiModule.h"
+#include "runtime/collectives/MpiModuleVersion.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -90,7 +91,9 @@ qwen::joinRanks(const CommunicatorOptions &options) {
       reinterpret_cast<JoinByMpi *>(dlsym(module, mpiModuleJoinSymbol));
   if (!version || !join || *version != mpiModuleVersion)
     return makeError(StatusCode::FailedPrecondition,
-                     "'{}' belongs to another version of this program", path);
+                     "'{}' is of another build, with another interface, than "
+                     "this program: install both from one build",
+                     path);
   Status status;
   std::unique_ptr<Communicator> joined(join(options, launched, status));
   if (!status.ok())

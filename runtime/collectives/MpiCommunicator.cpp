@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/collectives/MpiModule.h"
+#include "runtime/collectives/MpiModuleVersion.h"
 #include "runtime/collectives/Watch.h"
 
 #include <algorithm>

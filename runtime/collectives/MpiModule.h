@@ -8,13 +8,11 @@
 #ifndef QWEN_RUNTIME_COLLECTIVES_MPIMODULE_H
 #define QWEN_RUNTIME_COLLECTIVES_MPIMODULE_H
 
-#include "qwen/Plan/KernelAbi.h"
 #include "runtime/collectives/Communicator.h"
 
 namespace qwen {
 
-/// Program and module are of one build where these agree.
-inline constexpr uint64_t mpiModuleVersion = kernelAbiVersion;
+/// Of a uint64_t, to be compared with that of MpiModuleVersion.h.
 inline constexpr const char *mpiModuleVersionSymbol = "qwenMpiModuleVersion";
 inline constexpr const char *mpiModuleJoinSymbol = "qwenJoinByMpi";
 

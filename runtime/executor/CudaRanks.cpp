@@ -3,6 +3,7 @@
 #include "runtime/executor/CudaRanks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <sched.h>
 #include <thread>
 #include <unistd.h>
@@ -62,19 +63,26 @@ template <size_t N> void copyText(std::array<char, N> &to, std::string from) {
 }
 } // namespace
 
-/// One rank a device: NCCL needs it.
+/// The name by which NCCL tells machines apart.
+static std::string machineName() {
+  if (const char *name = std::getenv("NCCL_HOSTID"); name && *name)
+    return name;
+  std::array<char, 64> name{};
+  (void)gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// One rank a device: NCCL needs it, of each machine that it knows.
 Status CudaRanks::checkDevices(const CudaDevice &device) {
   Place mine{};
   mine.uuid = device.uuid;
   copyText(mine.pci, device.pciAddress());
-  std::array<char, 64> name{};
-  (void)gethostname(name.data(), name.size() - 1);
-  mine.machine = name;
+  copyText(mine.machine, machineName());
   std::vector<Place> all(static_cast<size_t>(ranks.size()));
   QWEN_RETURN_IF_ERROR(ranks.allGather(&mine, all.data(), sizeof(mine)));
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (all[i].uuid == all[j].uuid)
+      if (all[i].uuid == all[j].uuid && all[i].machine == all[j].machine)
         return makeError(
             StatusCode::FailedPrecondition,
             "ranks {} and {} have the same GPU, {} of '{}': start as many "

@@ -96,6 +96,13 @@ std::string qwen::e2e::sourcePath(const std::string &path) {
   return (given.empty() ? QWEN_SOURCE_FOLDER : given) + "/" + path;
 }
 
+/// The CUDA kernels have other head sizes than the smallest models.
+std::vector<std::string> qwen::e2e::tinyConfigs() {
+  if (testOptions().isCuda())
+    return {"tiny-hopper-tied", "tiny-hopper-untied"};
+  return {"tiny-tied-1to1", "tiny-untied-1to3"};
+}
+
 std::string qwen::e2e::testName(std::string config) {
   for (char &c : config)
     c = c == '-' ? '_' : c;

@@ -78,6 +78,10 @@ void takeTestOptions(int &argc, char **argv);
 int runTests(int argc, char **argv,
              const std::function<std::vector<PlanSpec>()> &everyPlan);
 
+/// The smallest models with a tied and with an untied head that the target's
+/// kernels take.
+std::vector<std::string> tinyConfigs();
+
 /// A config's name as part of a test's name.
 std::string testName(std::string config);
 

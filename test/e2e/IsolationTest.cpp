@@ -27,13 +27,6 @@ struct Result {
   Tensors gradients;
 };
 
-/// The CUDA kernels have other head sizes than the smallest models, and bf16.
-std::vector<std::string> configs() {
-  if (testOptions().isCuda())
-    return {"tiny-hopper-tied", "tiny-hopper-untied"};
-  return {"tiny-tied-1to1", "tiny-untied-1to3"};
-}
-
 PlanSpec specOf(const std::string &config) {
   PlanSpec spec;
   spec.config = config;
@@ -225,13 +218,14 @@ TEST_P(IsolationTest, FullPackWithoutPadding) {
     expectIsolated(documents, changed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, IsolationTest, testing::ValuesIn(configs()),
+INSTANTIATE_TEST_SUITE_P(Models, IsolationTest,
+                         testing::ValuesIn(tinyConfigs()),
                          [](const auto &info) { return testName(info.param); });
 
 int main(int argc, char **argv) {
   return runTests(argc, argv, [] {
     std::vector<PlanSpec> specs;
-    for (const std::string &config : configs())
+    for (const std::string &config : tinyConfigs())
       specs.push_back(specOf(config));
     return specs;
   });

@@ -5,6 +5,7 @@
 #include "DrawnWeights.h"
 
 #include "runtime/checkpoint/Cast.h"
+#include "runtime/trainer/PlanEngine.h"
 
 #include <cstring>
 #include <filesystem>
@@ -36,33 +37,14 @@ StatusOr<Model> Model::build(const PlanSpec &spec, int threads) {
   return create(plan, threads);
 }
 
-std::vector<ParameterView> Model::views() {
-  std::vector<ParameterView> views;
-  auto parameters = executor->plan().parameters();
-  for (int i = 0; i < int(parameters.size()); ++i) {
-    const BufferType &type = parameters[size_t(i)].type;
-    ParameterView view;
-    view.name = parameters[size_t(i)].name;
-    view.shape.assign(type.shape.begin(), type.shape.begin() + type.rank);
-    view.firstElement = executor->firstElement(i);
-    view.memory = &executor->memory();
-    view.value = executor->parameter(i);
-    view.master = executor->master(i);
-    view.moment1 = executor->moment1(i);
-    view.moment2 = executor->moment2(i);
-    views.push_back(std::move(view));
-  }
-  return views;
-}
-
 Status Model::load(const std::string &folder) {
   QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
-  std::vector<ParameterView> all = views();
+  std::vector<ParameterView> all = parameterViews(*executor);
   return loadParameters(checkpoint, all, {}, executor->ranks()).status();
 }
 
 Status Model::save(const std::string &folder) {
-  std::vector<ParameterView> all = views();
+  std::vector<ParameterView> all = parameterViews(*executor);
   QWEN_RETURN_IF_ERROR(saveParameters(folder, nullptr, all, defaultShardBytes,
                                       executor->ranks()));
   QWEN_ASSIGN_OR_RETURN(Checkpoint saved, Checkpoint::open(folder));
@@ -72,7 +54,7 @@ Status Model::save(const std::string &folder) {
 
 Status Model::resume(const std::string &folder) {
   QWEN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
-  std::vector<ParameterView> all = views();
+  std::vector<ParameterView> all = parameterViews(*executor);
   QWEN_RETURN_IF_ERROR(
       loadParameters(checkpoint, all, {}, executor->ranks()).status());
   return loadOptimizerState(folder, all, executor->ranks()).status();

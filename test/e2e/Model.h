@@ -79,7 +79,6 @@ private:
   int runOn(const char *program, const Batch &pack);
   std::vector<float> outputOf(int program, const char *name) const;
   Status write(const Buffer &target, std::span<const float> values);
-  std::vector<ParameterView> views();
   void poisonGradients();
   Tensors collect(Buffer (Executor::*view)(int) const,
                   const std::string &prefix) const;

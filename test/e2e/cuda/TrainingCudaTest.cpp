@@ -11,6 +11,7 @@
 #include "runtime/trainer/Initialize.h"
 #include "runtime/trainer/PlanEngine.h"
 #include "runtime/trainer/TrainingRun.h"
+#include "test/unit/runtime/Resume.h"
 #include "test/unit/runtime/TokenFile.h"
 
 #include <cmath>
@@ -138,17 +139,8 @@ TEST_P(TrainingCudaTest, ARunThatStopsAndGoesOnKeepsEveryBit) {
     QWEN_ASSIGN_OR_RETURN(PlanEngine engine, makeEngine());
     QWEN_ASSIGN_OR_RETURN(Trainer trainer,
                           Trainer::create(engine, data, optionsFor(14, 2)));
-    RunFiles files{&directory, nullptr, nullptr};
-    std::optional<ResumedCheckpoint> resumed;
-    std::vector<std::string> warnings;
-    if (auto newest = findNewestCheckpoint(out, warnings); newest.ok()) {
-      QWEN_ASSIGN_OR_RETURN(ResumedCheckpoint loaded,
-                            loadForResume(newest->path, engine, {}));
-      resumed.emplace(std::move(loaded));
-      files.source = &resumed->weights;
-      QWEN_ASSIGN_OR_RETURN(TrainerState state, readTrainerState(newest->path));
-      QWEN_RETURN_IF_ERROR(trainer.restore(state));
-    }
+    QWEN_ASSIGN_OR_RETURN(auto resumed, resumeNewest(out, engine, trainer));
+    RunFiles files{&directory, resumed ? &resumed->weights : nullptr, nullptr};
     Progress progress(sink, 1);
     RunOptions options;
     options.evalEvery = 5;

@@ -2,7 +2,11 @@
 
 #include "Mpirun.h"
 
-#include "test/unit/runtime/TemporaryFolder.h"
+#include "test/e2e/Harness.h"
+
+#ifdef QWEN_TEST_CUDA
+#include <cuda_runtime.h>
+#endif
 
 #include <csignal>
 #include <fcntl.h>
@@ -24,10 +28,27 @@ static void setEnvironment() {
   setenv("OMP_WAIT_POLICY", "passive", 1);
 }
 
+/// Whether plans run on GPUs of which there are fewer.
+static bool shareGpus([[maybe_unused]] int ranks) {
+#ifdef QWEN_TEST_CUDA
+  int devices = 0;
+  return e2e::testOptions().isCuda() &&
+         cudaGetDeviceCount(&devices) == cudaSuccess && devices < ranks;
+#else
+  return false;
+#endif
+}
+
 Mpirun::Mpirun(int ranks, const std::vector<std::string> &command) {
   std::vector<std::string> words;
-  if (ranks > 0)
+  if (ranks > 1)
     words = {QWEN_MPIEXEC, "-n", std::to_string(ranks)};
+  if (ranks > 1 && shareGpus(ranks))
+    words.insert(words.end(),
+                 {"sh", "-c",
+                  "NCCL_HOSTID=rank${OMPI_COMM_WORLD_RANK-$PMI_RANK} "
+                  "NCCL_SOCKET_IFNAME=lo exec \"$@\"",
+                  "sh"});
   words.insert(words.end(), command.begin(), command.end());
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)

@@ -10,7 +10,10 @@
 
 namespace qwen::ranktest {
 
-/// A program under mpirun, or alone where `ranks` is 0. Ended with the object.
+/// A program under mpirun, or alone where `ranks` is 1. Ended with the object.
+/// Tests for GPUs have one for each rank where there are enough. Else ranks
+/// share: NCCL lets those of different machines, which NCCL_HOSTID makes of
+/// them, and moves their data through sockets.
 class Mpirun {
 public:
   Mpirun(int ranks, const std::vector<std::string> &command);

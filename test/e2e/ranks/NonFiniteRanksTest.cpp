@@ -5,13 +5,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "Mpirun.h"
+#include "TrainCommand.h"
 
+#include "qwen/Support/BFloat16.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/RunDirectory.h"
 #include "runtime/trainer/Initialize.h"
 #include "runtime/trainer/PlanEngine.h"
 #include "runtime/trainer/Trainer.h"
-#include "test/e2e/Harness.h"
 #include "test/unit/runtime/TokenFile.h"
 
 #include <algorithm>
@@ -27,10 +28,32 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char *config = "tiny-untied-1to3";
 constexpr int64_t hidden = 128;
 /// In one document alone.
 constexpr int32_t rareToken = 200;
+
+/// Its head is not tied.
+std::string config() { return e2e::tinyConfigs().back(); }
+
+/// Gives elements of a tensor of `bytes` bytes at `data` to a function.
+void editFloats(char *data, size_t bytes, FileDType type,
+                const std::function<void(std::span<float>)> &edit) {
+  if (type == FileDType::F32) {
+    std::vector<float> values(bytes / sizeof(float));
+    std::memcpy(values.data(), data, bytes);
+    edit(values);
+    std::memcpy(data, values.data(), bytes);
+    return;
+  }
+  ASSERT_EQ(type, FileDType::BF16);
+  std::vector<BFloat16> stored(bytes / sizeof(BFloat16));
+  std::memcpy(stored.data(), data, bytes);
+  std::vector<float> values(stored.size());
+  std::ranges::transform(stored, values.begin(), toFloat);
+  edit(values);
+  std::ranges::transform(values, stored.begin(), toBFloat16);
+  std::memcpy(data, stored.data(), bytes);
+}
 
 class NonFiniteRanks : public testing::Test {
 protected:
@@ -42,34 +65,19 @@ protected:
     document[20] = rareToken;
     file.add(document);
     file.write(folder / "data");
-    Mpirun run(0, command(1, "start", {"--init", "random", "--steps", "1"}));
+    Mpirun run(1, command(1, "start", {"--init", "random", "--steps", "1"}));
     ASSERT_TRUE(run.finish()) << run.output();
     weights = folder / "start/checkpoint-1";
   }
 
   std::vector<std::string> command(int ranks, const std::string &out,
-                                   const std::vector<std::string> &more) {
-    e2e::PlanSpec spec;
-    spec.config = config;
-    spec.tokens = 64;
-    spec.worldSize = ranks;
-    auto plan = e2e::compilePlanFile(spec);
-    EXPECT_TRUE(plan.ok()) << plan.status().message();
-    std::vector<std::string> words = {QWENRUN_BINARY,
-                                      plan.ok() ? *plan : "",
-                                      "--data",
-                                      folder / "data",
-                                      "--out",
-                                      folder / out,
-                                      "--packs-per-step",
-                                      "3",
-                                      "--log-every",
-                                      "1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+                                   std::vector<std::string> more) {
+    more.insert(more.end(), {"--packs-per-step", "3"});
+    return trainCommand(trainSpec(config(), ranks), folder / "data",
+                        folder / out, more);
   }
 
-  /// Changes a float32 tensor of the weights.
+  /// Changes a tensor of the weights.
   void change(const std::string &suffix,
               const std::function<void(std::span<float>)> &edit) {
     std::string path = weights + "/model.safetensors";
@@ -80,15 +88,11 @@ protected:
         return each.name.ends_with(suffix);
       });
       ASSERT_NE(tensor, file.tensors().end()) << suffix;
-      ASSERT_EQ(tensor->dtype, FileDType::F32);
-      std::vector<float> values(tensor->data.size() / sizeof(float));
-      std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
-      edit(values);
       // The data of all tensors is the end of the file, in their order.
       const auto &last = file.tensors().back().data;
       auto behind = (last.data() + last.size()) - tensor->data.data();
-      std::memcpy(text.data() + text.size() - size_t(behind), values.data(),
-                  tensor->data.size());
+      editFloats(text.data() + text.size() - size_t(behind),
+                 tensor->data.size(), tensor->dtype, edit);
     }
     writeFile(path, text);
   }
@@ -96,9 +100,9 @@ protected:
   /// The line with which the run on so many ranks ends, after three steps.
   void runUntilItStops(int ranks, std::string &line) {
     std::string out = fmt::format("on-{}", ranks);
-    Mpirun run(ranks == 1 ? 0 : ranks, command(ranks, out,
-                                               {"--weights", weights, "--steps",
-                                                "9", "--save-every", "1"}));
+    Mpirun run(ranks, command(ranks, out,
+                              {"--weights", weights, "--steps", "9",
+                               "--save-every", "1"}));
     EXPECT_FALSE(run.finish());
     const std::string &said = run.output();
     for (const char *text : {"the update was skipped (1 so far, 1 in a row)",
@@ -133,12 +137,13 @@ TEST_F(NonFiniteRanks, ALayerThatOverflowsIsNamed) {
     std::string rank = ranks == 1 ? "" : "rank 0, ";
     std::string micro = ranks == 1 ? "1 of 3" : "1 of 1";
     EXPECT_TRUE(std::regex_search(
-        line, std::regex("^" + rank + "micro-batch " + micro +
-                         " \\(pack 0 of epoch 2\\), launch [0-9]+ of "
-                         "'first_micro_step' \\(.* of .*layers\\.1 .*\\): "
-                         "output '.*' \\(f32\\[64, 128\\]\\) has [0-9]+ of "
-                         "8192 elements that are not finite, the first at "
-                         "\\[0, [0-9]+\\]: -?inf$")))
+        line,
+        std::regex("^" + rank + "micro-batch " + micro +
+                   " \\(pack 0 of epoch 2\\), launch [0-9]+ of "
+                   "'first_micro_step' \\(.* of .*layers\\.1 .*\\): "
+                   "output '.*' \\(b?f(32|16)\\[64, [0-9]+\\]\\) has [0-9]+ "
+                   "of [0-9]+ elements that are not finite, the first at "
+                   "\\[0, [0-9]+\\]: -?inf$")))
         << line;
   }
 }
@@ -150,7 +155,8 @@ TEST_F(NonFiniteRanks, OneDocumentIsFoundOnWhateverRankItIs) {
   change("embed_tokens.weight", [](std::span<float> weight) {
     weight[size_t(rareToken * hidden) + element] = 1e4f;
   });
-  change("language_model.norm.weight", [](std::span<float> weight) {
+  // Not one of "linear_attn.norm.weight".
+  change("model.norm.weight", [](std::span<float> weight) {
     weight[element] =
         std::numeric_limits<float>::max() / (0.75f * std::sqrt(float(hidden)));
   });
@@ -174,6 +180,13 @@ TEST_F(NonFiniteRanks, OneDocumentIsFoundOnWhateverRankItIs) {
   EXPECT_EQ(packs[0], packs[1]);
 }
 
+/// On one rank, in every type that the target computes in.
+std::vector<e2e::PlanSpec> singleSpecs() {
+  std::vector<e2e::PlanSpec> specs(2, trainSpec(config(), 1));
+  specs[1].dtype = "bf16";
+  return specs;
+}
+
 /// What a launch does not write of its outputs, such as the places of padding,
 /// is no finding: all of it is NaN before the run.
 TEST(LaunchSearchTest, UnwrittenPartsAreNoFindings) {
@@ -181,11 +194,7 @@ TEST(LaunchSearchTest, UnwrittenPartsAreNoFindings) {
   TokenFile file;
   file.addLengths({37, 12, 1, 9, 61, 3});
   file.write(folder / "data");
-  for (const char *dtype : {"f32", "bf16"}) {
-    e2e::PlanSpec spec;
-    spec.config = config;
-    spec.tokens = 64;
-    spec.dtype = dtype;
+  for (const e2e::PlanSpec &spec : singleSpecs()) {
     ASSERT_OK_AND_TAKE(path, e2e::compilePlanFile(spec));
     ASSERT_OK_AND_TAKE(plan, Plan::load(path));
     ExecutorOptions executor;
@@ -203,8 +212,17 @@ TEST(LaunchSearchTest, UnwrittenPartsAreNoFindings) {
     ASSERT_EQ(result.kind, StepResult::Kind::Updated);
     ASSERT_GE(result.rounds, 2);
     ASSERT_OK_AND_TAKE(found, trainer.explainNonFinite());
-    EXPECT_EQ(found, "nothing found when the step was run again") << dtype;
+    EXPECT_EQ(found, "nothing found when the step was run again") << spec.dtype;
   }
 }
 
 } // namespace
+
+int main(int argc, char **argv) {
+  return e2e::runTests(argc, argv, [] {
+    std::vector<e2e::PlanSpec> specs = singleSpecs();
+    for (int ranks : {1, 3})
+      specs.push_back(trainSpec(config(), ranks));
+    return specs;
+  });
+}

@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "Mpirun.h"
+#include "TrainCommand.h"
 
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/RunDirectory.h"
-#include "test/e2e/Harness.h"
 #include "test/unit/runtime/TokenFile.h"
 
 #include <algorithm>
@@ -38,6 +38,12 @@ std::span<const float> floats(const Checkpoint &from, const std::string &name) {
 /// Weights and state of a checkpoint.
 struct Saved {
   std::optional<Checkpoint> weights, optimizer;
+
+  /// A parameter before it is rounded to what the model computes in.
+  std::span<const float> exact(const std::string &name) const {
+    auto master = floats(*optimizer, "master." + name);
+    return master.empty() ? floats(*weights, name) : master;
+  }
 };
 
 void openSaved(const std::string &path, Saved &saved) {
@@ -70,9 +76,8 @@ void expectSameStep(const Saved &before, const Saved &want, const Saved &got) {
   int compared = 0;
   for (const Checkpoint::Shard &shard : want.weights->shards())
     for (const StoredTensor &tensor : shard.file.tensors()) {
-      auto a = floats(*got.weights, tensor.name),
-           b = floats(*want.weights, tensor.name),
-           start = floats(*before.weights, tensor.name);
+      auto a = got.exact(tensor.name), b = want.exact(tensor.name),
+           start = before.exact(tensor.name);
       ASSERT_FALSE(b.empty()) << tensor.name;
       ASSERT_EQ(a.size(), b.size()) << tensor.name;
       ASSERT_EQ(start.size(), b.size()) << tensor.name;
@@ -103,55 +108,46 @@ void expectSameFiles(const std::string &got, const std::string &want) {
   EXPECT_GE(compared, 2);
 }
 
-class RankCheckpoints : public testing::TestWithParam<const char *> {
+e2e::PlanSpec specOf(const std::string &config, int ranks,
+                     const std::string &masters = "f32") {
+  e2e::PlanSpec spec = trainSpec(config, ranks);
+  spec.masters = masters;
+  if (masters == "none")
+    spec.momentType = "bf16";
+  return spec;
+}
+
+/// With masters, and with the random roundings of weights and moments without
+/// them; in bf16.
+std::vector<e2e::PlanSpec> bf16Specs(const std::string &config, int ranks) {
+  std::vector<e2e::PlanSpec> specs = {specOf(config, ranks),
+                                      specOf(config, ranks, "none")};
+  for (e2e::PlanSpec &spec : specs)
+    spec.dtype = "bf16";
+  return specs;
+}
+
+class RankCheckpoints : public testing::TestWithParam<std::string> {
 protected:
   void SetUp() override {
     TokenFile file;
     file.addLengths({40, 50, 60, 45, 55, 33, 62, 48, 51, 39, 44, 58, 61});
     file.write(folder / "data");
   }
-  /// `ranks` 1 runs without mpirun.
-  std::vector<std::string> command(int ranks, const std::string &out, int steps,
-                                   const std::vector<std::string> &more,
-                                   e2e::PlanSpec spec = {}) {
-    spec.config = GetParam();
-    spec.tokens = 64;
-    spec.worldSize = ranks;
-    auto plan = e2e::compilePlanFile(spec);
-    EXPECT_TRUE(plan.ok()) << plan.status().message();
-    std::vector<std::string> words = {QWENRUN_BINARY,
-                                      plan.ok() ? *plan : "",
-                                      "--init",
-                                      "random",
-                                      "--data",
-                                      folder / "data",
-                                      "--out",
-                                      folder / out,
-                                      "--steps",
-                                      std::to_string(steps),
-                                      "--schedule",
-                                      "constant",
-                                      "--lr",
-                                      std::to_string(learningRate),
-                                      "--beta1",
-                                      std::to_string(beta1),
-                                      "--eps",
-                                      "1",
-                                      "--clip",
-                                      "0",
-                                      "--log-every",
-                                      "1",
-                                      "--weight-decay",
-                                      "0",
-                                      "--packs-per-step",
-                                      std::to_string(packs)};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+  std::vector<std::string> command(const e2e::PlanSpec &spec,
+                                   const std::string &out, int steps,
+                                   std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--init", "random", "--steps", std::to_string(steps),
+                 "--schedule", "constant", "--lr", std::to_string(learningRate),
+                 "--beta1", std::to_string(beta1), "--eps", "1", "--clip", "0",
+                 "--weight-decay", "0", "--packs-per-step",
+                 std::to_string(packs)});
+    return trainCommand(spec, folder / "data", folder / out, more);
   }
-  void train(int ranks, const std::string &out, int steps,
-             const std::vector<std::string> &more,
-             const e2e::PlanSpec &spec = {}) {
-    Mpirun run(ranks == 1 ? 0 : ranks, command(ranks, out, steps, more, spec));
+  void train(const e2e::PlanSpec &spec, const std::string &out, int steps,
+             const std::vector<std::string> &more) {
+    Mpirun run(int(spec.worldSize), command(spec, out, steps, more));
     ASSERT_TRUE(run.finish()) << run.output();
     bool resumes =
         std::find(more.begin(), more.end(), "--resume") != more.end();
@@ -173,7 +169,8 @@ protected:
 };
 
 TEST_P(RankCheckpoints, SavedOnFourResumedOnAny) {
-  train(4, "whole", 3, {"--save-every", "1", "--keep", "9"});
+  train(specOf(GetParam(), 4), "whole", 3,
+        {"--save-every", "1", "--keep", "9"});
   Saved before, want;
   openSaved(checkpoint("whole", 2), before);
   openSaved(checkpoint("whole", 3), want);
@@ -183,7 +180,7 @@ TEST_P(RankCheckpoints, SavedOnFourResumedOnAny) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     std::string out = fmt::format("on-{}", ranks);
     copyUpTo("whole", out, 2);
-    train(ranks, out, 3, {"--resume"});
+    train(specOf(GetParam(), ranks), out, 3, {"--resume"});
     if (HasFatalFailure())
       return;
     Saved got;
@@ -194,20 +191,15 @@ TEST_P(RankCheckpoints, SavedOnFourResumedOnAny) {
   }
 }
 
-/// In the middle of an epoch and at its end; with masters, and with the random
-/// roundings of weights and moments without them.
+/// In the middle of an epoch and at its end.
 TEST_P(RankCheckpoints, ResumedOnTheSameRanksHasTheSameBits) {
-  for (const char *masters : {"f32", "none"}) {
-    e2e::PlanSpec spec;
-    spec.dtype = "bf16";
-    spec.masters = masters;
-    spec.momentType = masters == std::string("none") ? "bf16" : "f32";
-    std::string name = std::string("whole-") + masters;
-    train(3, name, 6, {"--save-every", "2", "--keep", "9"}, spec);
+  for (const e2e::PlanSpec &spec : bf16Specs(GetParam(), 3)) {
+    std::string name = "whole-" + spec.masters;
+    train(spec, name, 6, {"--save-every", "2", "--keep", "9"});
     for (int step : {2, 4}) {
-      std::string out = fmt::format("from-{}-{}", step, masters);
+      std::string out = fmt::format("from-{}-{}", step, spec.masters);
       copyUpTo(name, out, step);
-      train(3, out, 6, {"--resume"}, spec);
+      train(spec, out, 6, {"--resume"});
       if (HasFatalFailure())
         return;
       expectSameFiles(checkpoint(out, 6), checkpoint(name, 6));
@@ -219,7 +211,8 @@ TEST_P(RankCheckpoints, ResumedOnTheSameRanksHasTheSameBits) {
 /// `file` in its folder.
 void RankCheckpoints::killInSave(const std::string &out,
                                  const std::string &file) {
-  Mpirun run(3, command(3, out, 1000000, {"--save-every", "1"}));
+  Mpirun run(
+      3, command(specOf(GetParam(), 3), out, 1000000, {"--save-every", "1"}));
   ASSERT_TRUE(run.waitFor("saved ")) << run.output();
   std::vector<pid_t> processes = {run.launcher()};
   for (int rank = 0; rank < 3; ++rank)
@@ -254,8 +247,9 @@ TEST_P(RankCheckpoints, KilledSavesHarmNoEarlierOne) {
     ASSERT_OK_AND_TAKE(newest, findNewestCheckpoint(folder / out, warnings));
     EXPECT_TRUE(warnings.empty()) << warnings.front();
     int next = int(newest.step) + 1;
-    train(3, out, next, {"--resume"});
-    train(3, out + "-whole", next, {});
+    e2e::PlanSpec spec = specOf(GetParam(), 3);
+    train(spec, out, next, {"--resume"});
+    train(spec, out + "-whole", next, {});
     if (HasFatalFailure())
       return;
     expectSameFiles(checkpoint(out, next), checkpoint(out + "-whole", next));
@@ -263,9 +257,19 @@ TEST_P(RankCheckpoints, KilledSavesHarmNoEarlierOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configs, RankCheckpoints,
-                         testing::Values("tiny-tied-1to1", "tiny-untied-1to3"),
+                         testing::ValuesIn(e2e::tinyConfigs()),
                          [](const auto &info) {
                            return e2e::testName(info.param);
                          });
 
 } // namespace
+
+int main(int argc, char **argv) {
+  return e2e::runTests(argc, argv, [] {
+    std::vector<e2e::PlanSpec> specs = trainSpecs({1, 2, 3, 4});
+    for (const std::string &config : e2e::tinyConfigs())
+      for (const e2e::PlanSpec &spec : bf16Specs(config, 3))
+        specs.push_back(spec);
+    return specs;
+  });
+}

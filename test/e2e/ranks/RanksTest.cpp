@@ -105,9 +105,8 @@ void train(const PlanSpec &spec, const std::string &data, int steps,
   ASSERT_OK_AND_TAKE(path, e2e::compilePlanFile(spec));
   TemporaryFolder folder;
   int ranks = int(spec.worldSize);
-  Mpirun run(ranks == 1 ? 0 : ranks,
-             {QWEN_RANK_TRAINER, path, data, std::to_string(steps),
-              std::to_string(packs), folder / "out"});
+  Mpirun run(ranks, {QWEN_RANK_TRAINER, path, data, std::to_string(steps),
+                     std::to_string(packs), folder / "out"});
   ASSERT_TRUE(run.finish()) << run.output();
   ASSERT_OK_AND_TAKE(reported, readSteps(folder / "out.steps"));
   outcome.steps = std::move(reported);
