@@ -65,6 +65,14 @@ struct Between {
   }
 };
 
+/// What LLVM guesses was meant, where it is near enough to what was given.
+inline std::string nearestOption(llvm::StringRef given, llvm::StringRef text) {
+  llvm::StringRef guess = text.split("Did you mean '").second.split('\'').first;
+  if (guess.empty() || guess.edit_distance(given) > given.size() / 3)
+    return "; --help lists the options";
+  return ("; did you mean " + guess + "?").str();
+}
+
 /// Reads the command line. False where it is wrong, which is then said.
 inline bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
   std::vector<const char *> arguments(argv, argv + argc);
@@ -74,16 +82,18 @@ inline bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {
         return argument.ltrim('-').starts_with("help");
       }))
     arguments[0] = name.c_str();
-  // The first line names the fault; more of them only guess what was meant.
+  // The first line names the fault, others guess what was meant.
   std::string problems;
   llvm::raw_string_ostream stream(problems);
   if (llvm::cl::ParseCommandLineOptions(argc, arguments.data(), overview,
                                         &stream))
     return true;
   if (!problems.empty()) { // else it is printed already
-    llvm::StringRef line = llvm::StringRef(problems).split('\n').first;
+    auto [line, more] = llvm::StringRef(problems).split('\n');
     llvm::errs() << line.split("  Try: ").first.rtrim(".!")
-                 << "; --help lists the options\n";
+                 << nearestOption(line.split('\'').second.split('\'').first,
+                                  more)
+                 << "\n";
   }
   return false;
 }

@@ -41,15 +41,22 @@ static Status renamePath(const std::string &from, const std::string &to) {
   return okStatus();
 }
 
+static Status writeFile(const std::string &path, std::string_view text) {
+  QWEN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
+  QWEN_RETURN_IF_ERROR(file.write(text));
+  return file.close();
+}
+
 Status qwen::publishFile(const std::string &path, std::string_view text) {
+  std::error_code error;
+  fs::file_status old = fs::status(path, error);
+  if (fs::exists(old) && !fs::is_regular_file(old))
+    return writeFile(path, text);
   std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
-  auto write = [&]() -> Status {
-    QWEN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(temporary));
-    QWEN_RETURN_IF_ERROR(file.write(text));
-    QWEN_RETURN_IF_ERROR(file.close());
-    return renamePath(temporary, path);
-  };
-  if (Status status = write(); !status.ok()) {
+  Status status = writeFile(temporary, text);
+  if (status.ok())
+    status = renamePath(temporary, path);
+  if (!status.ok()) {
     ::unlink(temporary.c_str());
     return status;
   }

@@ -17,7 +17,8 @@
 
 namespace qwen {
 
-/// Writes `text` to `path` by temporary file and rename.
+/// Writes `text` to `path` by temporary file and rename; a device or pipe is
+/// written to, as a rename would put a file in its place.
 Status publishFile(const std::string &path, std::string_view text);
 
 /// A folder under construction. Its files are written below `path()`;

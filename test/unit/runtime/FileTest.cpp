@@ -5,6 +5,8 @@
 #include "qwen/Plan/Buffer.h"
 #include "runtime/support/Publish.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace qwen;
@@ -50,6 +52,19 @@ TEST(PublishTest, ReplacesWholeFile) {
   EXPECT_EQ(readFile(folder / "f"), "two");
   auto entries = std::filesystem::directory_iterator(folder.path);
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(PublishTest, PipeStaysWhatItIs) {
+  TemporaryFolder folder;
+  std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_OK(publishFile(pipe, "text"));
+  char found[8];
+  EXPECT_EQ(::read(reader, found, sizeof(found)), 4);
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_ERROR(publishFile(folder.path, ""), "cannot create");
 }
 
 TEST(PublishTest, FolderAppearsOnlyWhenPublished) {
