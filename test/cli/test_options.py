@@ -214,6 +214,8 @@ class Import(CliTest):
             (("--max-documents", 8), "tokens"),
             (("--tokens", 64, "--max-documents", 8, "--dtype", "f16"), "f16"),
             (("--tokens", 64, "--max-documents", 8, "--bogus"), "--bogus"),
+            (("--tokns=64", "--max-documents", 8),
+             "did you mean --tokens=64?"),
             (("--tokens", 64, "--max-documents", 8, "-o", "none/x"), "none/x"),
         ):
             with self.subTest(arguments=arguments):
