@@ -62,3 +62,12 @@ TEST_F(LauncherTest, ARankThatDoesNotKnowHowManyThereAre) {
   set("PMIX_RANK", "0");
   EXPECT_EQ(launchedRanks(), 0);
 }
+
+TEST_F(LauncherTest, AModuleOfAnotherBuildIsRefused) {
+  set("OMPI_COMM_WORLD_SIZE", "2");
+  Status status = joinRanks({}).status();
+  EXPECT_EQ(status.code(), StatusCode::FailedPrecondition);
+  EXPECT_NE(status.message().find("libqwen_mpi.so' is of another build"),
+            std::string::npos)
+      << status.message();
+}
