@@ -136,24 +136,29 @@ PlanEngine::findNonFinite(EngineRun::Program program) {
   return findNonFiniteLaunch(*executor, indexOf(program));
 }
 
-void PlanEngine::bindParameters() {
-  auto parameters = executor->plan().parameters();
-  for (int i = 0; i < int(parameters.size()); ++i) {
-    const PlanParameter &parameter = parameters[size_t(i)];
-    ParameterView view;
+std::vector<ParameterView> qwen::parameterViews(Executor &executor) {
+  std::vector<ParameterView> views;
+  for (const PlanParameter &parameter : executor.plan().parameters()) {
+    int i = int(views.size());
+    ParameterView &view = views.emplace_back();
     view.name = parameter.name;
     view.shape.assign(parameter.type.shape.begin(),
                       parameter.type.shape.begin() + parameter.type.rank);
-    view.firstElement = executor->firstElement(i);
-    view.memory = &executor->memory();
-    view.value = executor->parameter(i);
-    view.master = executor->master(i);
-    view.moment1 = executor->moment1(i);
-    view.moment2 = executor->moment2(i);
-    views.push_back(std::move(view));
-    parts.push_back({parameter.decay, parameter.init, parameter.initStd,
-                     executor->gradient(i)});
+    view.firstElement = executor.firstElement(i);
+    view.memory = &executor.memory();
+    view.value = executor.parameter(i);
+    view.master = executor.master(i);
+    view.moment1 = executor.moment1(i);
+    view.moment2 = executor.moment2(i);
   }
+  return views;
+}
+
+void PlanEngine::bindParameters() {
+  views = parameterViews(*executor);
+  for (const PlanParameter &parameter : executor->plan().parameters())
+    parts.push_back({parameter.decay, parameter.init, parameter.initStd,
+                     executor->gradient(int(parts.size()))});
 }
 
 PackLimits PlanEngine::limits() const {

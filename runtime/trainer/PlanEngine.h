@@ -8,6 +8,9 @@
 
 namespace qwen {
 
+/// The parameters of an executor's plan where they lie, in the plan's order.
+std::vector<ParameterView> parameterViews(Executor &executor);
+
 /// Binds the programs `first_micro_step`, `micro_step`, `update` and `eval` of
 /// a plan.
 class PlanEngine final : public Engine {

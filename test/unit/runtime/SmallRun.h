@@ -4,6 +4,7 @@
 #define QWEN_TEST_UNIT_RUNTIME_SMALLRUN_H
 
 #include "BigramEngine.h"
+#include "Resume.h"
 #include "TokenFile.h"
 #include "runtime/trainer/Initialize.h"
 #include "runtime/trainer/TrainingRun.h"
@@ -48,20 +49,11 @@ protected:
     QWEN_ASSIGN_OR_RETURN(RunDirectory directory, RunDirectory::open(out));
     QWEN_ASSIGN_OR_RETURN(Trainer trainer,
                           Trainer::create(engine, *data, options));
-    RunFiles files{&directory, nullptr, nullptr, addFiles};
-    std::optional<ResumedCheckpoint> resumed;
-    std::vector<std::string> warnings;
-    auto newest = findNewestCheckpoint(out, warnings);
-    if (newest.ok()) {
-      QWEN_ASSIGN_OR_RETURN(ResumedCheckpoint loaded,
-                            loadForResume(newest->path, engine, {}));
-      resumed.emplace(std::move(loaded));
-      files.source = &resumed->weights;
-      QWEN_ASSIGN_OR_RETURN(TrainerState state, readTrainerState(newest->path));
-      QWEN_RETURN_IF_ERROR(trainer.restore(state));
-    } else {
+    QWEN_ASSIGN_OR_RETURN(auto resumed, resumeNewest(out, engine, trainer));
+    if (!resumed)
       QWEN_RETURN_IF_ERROR(initializeParameters(engine, options.seed));
-    }
+    RunFiles files{&directory, resumed ? &resumed->weights : nullptr, nullptr,
+                   addFiles};
     QWEN_ASSIGN_OR_RETURN(MetricsLog metrics,
                           MetricsLog::open(out, trainer.state().step));
     Progress progress(sink, 1);
