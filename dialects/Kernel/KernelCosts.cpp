@@ -1,6 +1,6 @@
 //===- KernelCosts.cpp - Cost and aliasing of kernel ops ------------------===//
 //
-// KernelOpInterface of every kernel. FLOPs and scratch bytes are the runtime's
+// KernelOpInterface of every kernel. FLOPs, bytes and scratch are the runtime's
 // too and come from include/qwen/Plan.
 //
 //===----------------------------------------------------------------------===//
@@ -67,6 +67,7 @@ bool reusesInput(GroupOp op, OpOperand &in, OpOperand &out) {
 
 #define QWEN_DEFINE_INTERFACE(Name)                                            \
   int64_t Name##Op::getFlops() { return kernelFlops(toArgs(*this)); }          \
+  int64_t Name##Op::getBytes() { return kernelBytes(toArgs(*this)); }          \
   int64_t Name##Op::getWorkspaceBytes(TargetKind target) {                     \
     return workspaceBytes(target, toArgs(*this));                              \
   }                                                                            \

@@ -15,6 +15,8 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
     InterfaceMethod<"Floating-point operations of one launch; 0 where the "
                     "count depends on the documents.",
                     "int64_t", "getFlops">,
+    InterfaceMethod<"Bytes that one launch moves (KernelCosts.h).",
+                    "int64_t", "getBytes">,
     InterfaceMethod<"Scratch bytes on a target (Workspace.h).",
                     "int64_t", "getWorkspaceBytes",
                     (ins "::qwen::TargetKind":$target)>,

@@ -30,7 +30,7 @@ struct Slot {
 class ProgramPlanner {
 public:
   ProgramPlanner(func::FuncOp program, bool reuse)
-      : memory(program), order(memory.launches()), reuse(reuse) {}
+      : memory(program), order(memory.order()), reuse(reuse) {}
 
   LogicalResult makeSlots();
   /// Sets the attributes; returns the size of the arena.

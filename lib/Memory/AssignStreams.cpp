@@ -7,7 +7,6 @@
 #include "dialects/Kernel/KernelStreams.h"
 #include "lib/Memory/Passes.h"
 #include "lib/Memory/ProgramMemory.h"
-#include "lib/Memory/StreamOrder.h"
 #include "qwen/Plan/Streams.h"
 
 namespace qwen {
@@ -135,15 +134,6 @@ int64_t StreamAssigner::run() {
   return numWaits;
 }
 
-/// Bytes that a launch reads and writes.
-int64_t traffic(KernelOpInterface launch) {
-  int64_t bytes = 0;
-  for (const OperandUse &use : operandUses(launch))
-    bytes += (int(use.reads) + int(use.writes)) *
-             kernel::toBufferType(use.operand->get()).bytes();
-  return bytes;
-}
-
 /// "gathers w.bf16, 256 bytes": what a collective moves.
 std::string describe(KernelOpInterface launch) {
   Value shard = launch->getOperand(0), full = launch->getOperand(1);
@@ -162,21 +152,20 @@ std::string describe(KernelOpInterface launch) {
 /// One remark a collective.
 void report(func::FuncOp program) {
   ProgramMemory memory(program);
-  StreamOrder order(memory.launches());
+  StreamOrder order = memory.order();
   ArrayRef<KernelOpInterface> launches = memory.launches();
+  auto flopsOf = [&](int64_t launch) {
+    return KernelOpInterface(launches[launch]).getFlops();
+  };
+  auto bytesOf = [&](int64_t launch) {
+    return KernelOpInterface(launches[launch]).getBytes();
+  };
   auto count = static_cast<int64_t>(launches.size());
   for (int64_t step = 0; step < count; ++step) {
     if (!kernel::isCollectiveLaunch(launches[step]))
       continue;
-    int64_t waiting = order.doneBy(step), hiding = 0, flops = 0, bytes = 0;
-    for (int64_t other = step + 1; other < waiting; ++other) {
-      KernelOpInterface launch = launches[other];
-      if (kernel::isCollectiveLaunch(launch))
-        continue;
-      ++hiding;
-      flops += launch.getFlops();
-      bytes += traffic(launch);
-    }
+    int64_t waiting = order.doneBy(step);
+    HidingWork hiding = order.hidingWork(step, flopsOf, bytesOf);
     InFlightDiagnostic remark = emitRemark(launches[step]->getLoc())
                                 << "@" << program.getSymName() << " launch "
                                 << step << " " << describe(launches[step]);
@@ -184,8 +173,8 @@ void report(func::FuncOp program) {
       remark << "; launch " << waiting << " waits for it";
     else
       remark << "; the end of the program waits for it";
-    remark << "; " << hiding << " launches of " << flops << " FLOPs and "
-           << bytes << " bytes hide it";
+    remark << "; " << hiding.launches << " launches of " << hiding.flops
+           << " FLOPs and " << hiding.bytes << " bytes hide it";
   }
 }
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Memory/ProgramMemory.h"
+#include "dialects/Kernel/KernelStreams.h"
 #include "qwen/Plan/Scratch.h"
 
 using namespace mlir;
@@ -72,6 +73,14 @@ ProgramMemory::ProgramMemory(func::FuncOp program) {
       list.back().writes |= use.writes;
     }
   }
+}
+
+StreamOrder ProgramMemory::order() const {
+  std::vector<StreamLaunch> launches;
+  for (kernel::KernelOpInterface launch : steps)
+    launches.push_back(
+        {kernel::streamOf(launch), kernel::waitsOf(launch).vec()});
+  return StreamOrder(launches);
 }
 
 ArrayRef<Touch> ProgramMemory::touches(Value root) const {

@@ -9,7 +9,8 @@
 #ifndef QWEN_LIB_MEMORY_PROGRAMMEMORY_H
 #define QWEN_LIB_MEMORY_PROGRAMMEMORY_H
 
-#include "lib/Memory/StreamOrder.h"
+#include "dialects/Kernel/Kernel.h"
+#include "qwen/Plan/StreamOrder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -52,6 +53,8 @@ public:
   explicit ProgramMemory(mlir::func::FuncOp program);
 
   llvm::ArrayRef<kernel::KernelOpInterface> launches() const { return steps; }
+  /// The order that their streams and waits make.
+  StreamOrder order() const;
   /// Touches of a root; empty where it is unused.
   llvm::ArrayRef<Touch> touches(mlir::Value root) const;
   /// The launch that must be reached before the memory of a root, which some

@@ -57,7 +57,7 @@ LogicalResult VerifyMemoryPass::verifyOps(func::FuncOp program) {
 
 LogicalResult VerifyMemoryPass::collect(const ProgramMemory &memory,
                                         SmallVectorImpl<Placed> &placed) {
-  StreamOrder order(memory.launches());
+  StreamOrder order = memory.order();
   for (memref::AllocOp alloc : memory.allocations()) {
     auto offset = alloc->getAttrOfType<IntegerAttr>("qwen.offset");
     auto slot = alloc->getAttrOfType<IntegerAttr>("qwen.slot");

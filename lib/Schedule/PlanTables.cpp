@@ -163,7 +163,7 @@ void PlanTables::createSlots(func::FuncOp program) {
     SmallVector<Value> allocations;
   };
   ProgramMemory memory(program);
-  StreamOrder order(memory.launches());
+  StreamOrder order = memory.order();
   std::map<int64_t, Slot> slots;
   for (memref::AllocOp alloc : memory.allocations()) {
     ArrayRef<Touch> touches = memory.touches(alloc);

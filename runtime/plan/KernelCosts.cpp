@@ -1,4 +1,4 @@
-//===- KernelCosts.cpp - FLOPs of kernels ---------------------------------===//
+//===- KernelCosts.cpp - FLOPs and bytes of kernels -----------------------===//
 //
 // A multiply-add is two operations; exp, log, sin and cos count as one.
 //
@@ -108,3 +108,34 @@ int64_t qwen::kernelFlops(const AdamWArgs &args) {
     elements = saturatingAdd(elements, param.elements());
   return saturatingMultiply(args.decay ? 15 : 14, elements);
 }
+
+/// Bytes of an operand that a launch can touch.
+template <typename Args>
+static int64_t touchedBytes(const Args &args, std::string_view name,
+                            const BufferType &type) {
+  int64_t rows = type.dim(0);
+  if constexpr (std::is_same_v<Args, EmbeddingArgs>)
+    rows = name == "table" ? args.ids.dim(0) : rows;
+  // Without accumulation the rows of no token become zeros.
+  if constexpr (std::is_same_v<Args, EmbeddingGradArgs>)
+    rows = name == "dtable" && args.accumulate ? args.ids.dim(0) : rows;
+  if (type.rank == 0 || type.dim(0) <= rows)
+    return type.bytes();
+  return type.bytes() / type.dim(0) * rows;
+}
+
+template <typename Args> static int64_t sumBytes(Args args) {
+  int64_t bytes = 0;
+  forEachAccess(args, [&](const char *name, const BufferType &type, bool reads,
+                          bool writes) {
+    int64_t passes = int(reads) + int(writes);
+    bytes = saturatingAdd(
+        bytes, saturatingMultiply(passes, touchedBytes(args, name, type)));
+  });
+  return bytes;
+}
+
+#define QWEN_DEFINE_BYTES(Name)                                                \
+  int64_t qwen::kernelBytes(const Name##Args &args) { return sumBytes(args); }
+QWEN_KERNELS(QWEN_DEFINE_BYTES)
+#undef QWEN_DEFINE_BYTES

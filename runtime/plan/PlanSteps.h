@@ -12,7 +12,6 @@
 #include "qwen/Plan/plan_generated.h"
 #include "qwen/Support/Status.h"
 
-#include <concepts>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -59,25 +58,6 @@ Status visitStep(const plan::Step &step, Resolve &&resolve, Visit &&visit) {
   default:
     return dataLoss("unknown kernel number {}",
                     static_cast<int>(step.kernel_type()));
-  }
-}
-
-/// Whether a launch adds to output number `output` (counted among the written
-/// operands) of `outputs`. A kernel with one `accumulate` flag accumulates into
-/// its last output; a group lists the outputs.
-template <typename Args>
-bool accumulatesInto(const Args &args, int64_t output, int64_t outputs) {
-  if constexpr (requires { args.columnSums; }) {
-    for (int64_t index : args.accumulate)
-      if (index == output)
-        return true;
-    return false;
-  } else if constexpr (requires {
-                         { args.accumulate } -> std::convertible_to<bool>;
-                       }) {
-    return args.accumulate && output + 1 == outputs;
-  } else {
-    return false;
   }
 }
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "qwen/Plan/KernelChecks.h"
+#include "qwen/Plan/KernelCosts.h"
 #include "qwen/Plan/Workspace.h"
 #include "runtime/plan/CodeTable.h"
 #include "runtime/plan/Plan.h"
@@ -127,19 +128,15 @@ Status StepsVerifier::verify(uint32_t index) {
 
 template <typename Args> void StepsVerifier::collectOperands(Args &args) {
   operands.clear();
-  int64_t outputs = 0, output = 0;
   size_t next = 0;
-  args.forEachOperand(
-      [&](const char *, const BufferType &, bool, bool w) { outputs += w; });
-  args.forEachOperand(
-      [&](const char *name, const BufferType &type, bool reads, bool writes) {
-        uint32_t id = viewIds[next++];
-        const plan::View &view = *plan.views()->Get(id);
-        bool accumulates = writes && accumulatesInto(args, output++, outputs);
-        operands.push_back({name, id, view.buffer(), type,
-                            static_cast<int64_t>(view.byte_offset()),
-                            reads || accumulates, writes});
-      });
+  forEachAccess(args, [&](const char *name, const BufferType &type, bool reads,
+                          bool writes) {
+    uint32_t id = viewIds[next++];
+    const plan::View &view = *plan.views()->Get(id);
+    operands.push_back({name, id, view.buffer(), type,
+                        static_cast<int64_t>(view.byte_offset()), reads,
+                        writes});
+  });
 }
 
 template <typename Args> Status StepsVerifier::verifyLaunch(Args &args) {

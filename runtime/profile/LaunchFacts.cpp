@@ -6,7 +6,6 @@
 
 #include "runtime/profile/LaunchFacts.h"
 #include "qwen/Plan/KernelCosts.h"
-#include "qwen/Support/Saturating.h"
 #include "runtime/plan/PlanSteps.h"
 
 #include <algorithm>
@@ -15,36 +14,13 @@ using namespace qwen;
 
 namespace {
 
-/// Bytes of an operand that a launch can touch.
-template <typename Args>
-int64_t touchedBytes(const Args &args, std::string_view name,
-                     const BufferType &type) {
-  int64_t rows = type.dim(0);
-  if constexpr (std::is_same_v<Args, EmbeddingArgs>)
-    rows = name == "table" ? args.ids.dim(0) : rows;
-  // Without accumulation the rows of no token become zeros.
-  if constexpr (std::is_same_v<Args, EmbeddingGradArgs>)
-    rows = name == "dtable" && args.accumulate ? args.ids.dim(0) : rows;
-  if (type.rank == 0 || type.dim(0) <= rows)
-    return type.bytes();
-  return type.bytes() / type.dim(0) * rows;
-}
-
 template <typename Args>
 void addOperands(LaunchFacts &facts, Args &args,
                  const std::vector<uint32_t> &views) {
-  int64_t outputs = 0, output = 0;
-  args.forEachOperand([&](const char *, const BufferType &, bool, bool writes) {
-    outputs += writes;
-  });
   size_t next = 0;
-  args.forEachOperand([&](const char *name, const BufferType &type, bool reads,
+  forEachAccess(args, [&](const char *name, const BufferType &type, bool reads,
                           bool writes) {
-    reads |= writes && accumulatesInto(args, output, outputs);
-    output += writes;
     facts.operands.push_back({name, views[next++], type, reads, writes});
-    facts.bytes = saturatingAdd(facts.bytes, touchedBytes(args, name, type) *
-                                                 (int(reads) + int(writes)));
   });
 }
 
@@ -144,6 +120,7 @@ std::vector<LaunchFacts> qwen::launchFacts(const Plan &plan, int program) {
       facts.shape = shapeOf(std::as_const(args));
       facts.flops = kernelFlops(args);
       facts.flopsPerPair = kernelFlopsPerPair(args);
+      facts.bytes = kernelBytes(args);
       addOperands(facts, args, views);
       return okStatus();
     });

@@ -35,9 +35,7 @@ struct LaunchFacts {
   int64_t flops = 0;
   /// Added for each pair of a token and one at or before it in its document.
   double flopsPerPair = 0;
-  /// Each operand once for reading, once for writing; of a table of rows by
-  /// id, as many rows as there are ids.
-  int64_t bytes = 0;
+  int64_t bytes = 0; ///< kernelBytes
 
   double flopsOf(double contextPairs) const {
     return double(flops) + flopsPerPair * contextPairs;

@@ -2,6 +2,7 @@
 
 #include "GroupCases.h"
 
+#include "qwen/Plan/KernelCosts.h"
 #include "runtime/plan/PlanSteps.h"
 
 #include <algorithm>
@@ -10,17 +11,7 @@
 using namespace qwen;
 using namespace qwen::bench;
 
-double GroupCase::bytes() const {
-  double bytes = 0;
-  for (const ConstBuffer &input : args.inputs)
-    bytes += double(input.bytes());
-  for (size_t i = 0; i < args.outputs.size(); ++i) {
-    bool accumulates = std::count(args.accumulate.begin(),
-                                  args.accumulate.end(), int64_t(i)) > 0;
-    bytes += double(args.outputs[i].bytes()) * (accumulates ? 2 : 1);
-  }
-  return bytes;
-}
+double GroupCase::bytes() const { return double(kernelBytes(args)); }
 
 namespace {
 

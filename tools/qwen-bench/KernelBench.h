@@ -12,7 +12,6 @@
 
 #include "qwen/Plan/KernelCosts.h"
 #include "runtime/benchmark/KernelTiming.h"
-#include "runtime/plan/PlanSteps.h"
 
 namespace qwen::bench {
 
@@ -23,26 +22,11 @@ struct KernelLine {
   int64_t tokens = 0;      ///< 0: not a kernel over tokens
   int64_t documents = 0;   ///< 0: not a kernel over documents
   double contextPairs = 0; ///< of the documents
-  /// Bytes that must move; 0: each operand once for reading, once for writing.
+  /// Bytes that must move; 0: kernelBytes.
   double bytes = 0;
   /// FLOPs of matrix products, which the matrix ceiling bounds.
   double matrixFlops = 0;
 };
-
-/// Bytes of all operands, each once for reading and once for writing.
-template <typename Args> double operandBytes(Args args) {
-  double bytes = 0;
-  int64_t outputs = 0, output = 0;
-  args.forEachOperand([&](const char *, const BufferType &, bool, bool writes) {
-    outputs += writes;
-  });
-  args.forEachOperand(
-      [&](const char *, const BufferType &type, bool reads, bool writes) {
-        reads |= writes && accumulatesInto(args, output++, outputs);
-        bytes += double(type.bytes()) * (int(reads) + int(writes));
-      });
-  return bytes;
-}
 
 class KernelBench {
 public:
@@ -65,7 +49,7 @@ public:
     double flops = double(kernelFlops(args)) +
                    kernelFlopsPerPair(args) * line.contextPairs;
     print(Args::kernelName, line, times, flops,
-          line.bytes > 0 ? line.bytes : operandBytes(args));
+          line.bytes > 0 ? line.bytes : double(kernelBytes(args)));
     return okStatus();
   }
 

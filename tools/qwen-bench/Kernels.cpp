@@ -53,7 +53,7 @@ Status KernelBench::measureProducts(const std::vector<GemmArgs> &products,
     QWEN_ASSIGN_OR_RETURN(auto run, KernelRun<GemmArgs>::create(args));
     runs.push_back(std::move(run));
     flops += double(kernelFlops(args));
-    bytes += operandBytes(args);
+    bytes += double(kernelBytes(args));
   }
   auto enqueue = [&](cudaStream_t stream) {
     for (const KernelRun<GemmArgs> &run : runs)

@@ -1,13 +1,8 @@
 //===- Collectives.cpp - What hides the collectives of a plan -------------===//
-//
-// Follows the waits of stream 0 through a program.
-//
-//===----------------------------------------------------------------------===//
 
 #include "Collectives.h"
 #include "qwen/Plan/Streams.h"
 #include "qwen/Plan/plan_generated.h"
-#include "qwen/Support/Saturating.h"
 
 #include <algorithm>
 #include <map>
@@ -33,37 +28,39 @@ static std::map<uint32_t, std::string> bucketsByView(const Plan &plan) {
   return names;
 }
 
+static StreamOrder orderOf(const plan::Program &program) {
+  std::vector<StreamLaunch> launches;
+  for (const plan::Step *step : *program.steps()) {
+    StreamLaunch &launch = launches.emplace_back();
+    launch.stream = step->stream();
+    if (step->waits())
+      launch.waits.assign(step->waits()->begin(), step->waits()->end());
+  }
+  return StreamOrder(launches);
+}
+
 std::vector<CollectiveFacts>
 qwen::collectiveFacts(const Plan &plan, int program,
                       const std::vector<LaunchFacts> &launches) {
-  std::map<uint32_t, std::string> names = bucketsByView(plan);
-  const auto *steps = plan.raw().programs()->Get(uint32_t(program))->steps();
   std::vector<CollectiveFacts> result;
-  size_t open = 0; // the first that nothing has waited for so far
+  if (launches.empty())
+    return result;
+  std::map<uint32_t, std::string> names = bucketsByView(plan);
+  StreamOrder order = orderOf(*plan.raw().programs()->Get(uint32_t(program)));
+  auto flopsOf = [&](int64_t i) { return launches[size_t(i)].flops; };
+  auto bytesOf = [&](int64_t i) { return launches[size_t(i)].bytes; };
   for (size_t i = 0; i < launches.size(); ++i) {
-    const plan::Step &step = *steps->Get(uint32_t(i));
-    if (step.stream() != computeStream) {
-      CollectiveFacts facts;
-      facts.step = int64_t(i);
-      facts.bytes = largestOperand(launches[i]);
-      facts.waitedBy = int64_t(launches.size());
-      for (const LaunchOperand &operand : launches[i].operands)
-        if (auto name = names.find(operand.view); name != names.end())
-          facts.bucket = name->second;
-      result.push_back(facts);
+    if (launches[i].stream == computeStream)
       continue;
-    }
-    if (step.waits())
-      for (uint32_t earlier : *step.waits())
-        for (; open < result.size() && result[open].step <= earlier; ++open)
-          result[open].waitedBy = int64_t(i);
-    for (size_t c = open; c < result.size(); ++c) {
-      ++result[c].hidingLaunches;
-      result[c].hidingFlops =
-          saturatingAdd(result[c].hidingFlops, launches[i].flops);
-      result[c].hidingBytes =
-          saturatingAdd(result[c].hidingBytes, launches[i].bytes);
-    }
+    CollectiveFacts facts;
+    facts.step = int64_t(i);
+    facts.bytes = largestOperand(launches[i]);
+    facts.waitedBy = order.doneBy(facts.step);
+    facts.hiding = order.hidingWork(facts.step, flopsOf, bytesOf);
+    for (const LaunchOperand &operand : launches[i].operands)
+      if (auto name = names.find(operand.view); name != names.end())
+        facts.bucket = name->second;
+    result.push_back(facts);
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #ifndef QWEN_TOOLS_QWENPLAN_COLLECTIVES_H
 #define QWEN_TOOLS_QWENPLAN_COLLECTIVES_H
 
+#include "qwen/Plan/StreamOrder.h"
 #include "runtime/profile/LaunchFacts.h"
 
 #include <vector>
@@ -18,9 +19,7 @@ struct CollectiveFacts {
   /// The first launch that starts when this one is done, and everything behind
   /// it; the number of launches where only the end of the program waits.
   int64_t waitedBy = 0;
-  /// What stands between the two on stream 0, without the FLOPs that depend on
-  /// documents.
-  int64_t hidingLaunches = 0, hidingFlops = 0, hidingBytes = 0;
+  HidingWork hiding; ///< what stands between the two on stream 0
 };
 
 /// The collectives of a program in order.

@@ -197,8 +197,8 @@ void printCollectives(const Plan &plan, int program,
         facts.waitedBy < int64_t(launches.size())
             ? std::to_string(facts.waitedBy)
             : "end",
-        facts.hidingLaunches, readableFlops(double(facts.hidingFlops)),
-        readable(facts.hidingBytes));
+        facts.hiding.launches, readableFlops(double(facts.hiding.flops)),
+        readable(facts.hiding.bytes));
 }
 
 } // namespace

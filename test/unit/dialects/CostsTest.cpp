@@ -85,7 +85,9 @@ TEST_F(CostsTest, AccumulatingGemmAddsToItsResultAlone) {
   EXPECT_FALSE(adds.accumulatesInto(adds->getOpOperand(1)));
   EXPECT_TRUE(adds.accumulatesInto(adds->getOpOperand(2)));
   EXPECT_EQ(adds.getFlops(), 2 * 8 * 6 * 4);
+  EXPECT_EQ(adds.getBytes(), 4 * (8 * 4 + 4 * 6 + 2 * 8 * 6));
   auto overwrites = parse<KernelOpInterface>(arguments, gemm);
+  EXPECT_EQ(overwrites.getBytes(), 4 * (8 * 4 + 4 * 6 + 8 * 6));
   EXPECT_FALSE(overwrites.accumulatesInto(overwrites->getOpOperand(2)));
   EXPECT_FALSE(overwrites.canReuseInput(overwrites->getOpOperand(0),
                                         overwrites->getOpOperand(2)));
@@ -112,6 +114,28 @@ TEST_F(CostsTest, GroupReusesRowsOnly) {
   EXPECT_TRUE(group.accumulatesInto(sum));
   EXPECT_FALSE(group.accumulatesInto(y));
   EXPECT_EQ(group.getFlops(), 8 * 3);
+  EXPECT_EQ(group.getBytes(), 4 * (8 * 4 + 4 + 8 * 4 + 2 * 4 + 8 * 4));
+}
+
+/// Of a table of 100 rows a launch over 8 tokens touches 8, unless it sets the
+/// rows of no token to zero.
+TEST_F(CostsTest, TablesMoveAsManyRowsAsThereAreIds) {
+  const int64_t rows = 4 * 8 * 16, ids = 4 * 8, table = 4 * 100 * 16;
+  auto lookup = parse<KernelOpInterface>(
+      "%t: memref<100x16xf32>, %i: memref<8xi32>, %y: memref<8x16xf32>",
+      "kernel.embedding ins(%t, %i : memref<100x16xf32>, memref<8xi32>) "
+      "outs(%y : memref<8x16xf32>)");
+  EXPECT_EQ(lookup.getBytes(), rows + ids + rows);
+  const std::string arguments =
+      "%d: memref<8x16xf32>, %i: memref<8xi32>, %t: memref<100x16xf32>";
+  const std::string gradient =
+      "kernel.embedding_grad ins(%d, %i : memref<8x16xf32>, memref<8xi32>) "
+      "outs(%t : memref<100x16xf32>)";
+  auto adds =
+      parse<KernelOpInterface>(arguments, gradient + " {accumulate = true}");
+  EXPECT_EQ(adds.getBytes(), rows + ids + 2 * rows);
+  auto overwrites = parse<KernelOpInterface>(arguments, gradient);
+  EXPECT_EQ(overwrites.getBytes(), rows + ids + table);
 }
 
 /// Rotary angles [T, R] repeat over heads: an output of the same type (here of
