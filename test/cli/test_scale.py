@@ -77,17 +77,31 @@ class Scale(CliTest):
         self.run_bad("qwen-plan", self.shared / "one.fb", "--scale=8",
                      says=("one rank", "--world-size"))
 
+    def test_order_of_arguments_and_help(self):
+        plan = self.shared / "two.fb"
+        texts = {self.run_good("qwen-plan", *arguments).stdout
+                 for arguments in (("--scale", "2,4", plan),
+                                   (plan, "--scale=2", "--scale=4"))}
+        self.assertEqual(len(texts), 1)
+        help_text = self.run_good("qwen-plan", "--help").stdout
+        for part in ("--network-bandwidth FLOAT=50 ",
+                     "--peak-tflops FLOAT=989.4 ", "--micro-batches FLOAT=1 "):
+            self.assertIn(part, help_text)
+
     def test_values(self):
         for arguments, says in (
-            (("--scale=8,x",), ("--scale", "whole numbers from 1 to", "'x'")),
-            (("--scale=",), ("--scale", "8,64,512")),
+            (("--scale=8,x",),
+             ("--scale: expected a whole number from 1 to 1048576", "'x'")),
+            (("--scale=0",), ("--scale: expected", "'0'")),
+            (("--scale=",), "--scale"),
             (("--scale=12",), ("nodes of 8", "found 12")),
             (("--scale=8", "--link-bandwidth=0"),
              ("--link-bandwidth", "a number from 1 to 100000", "'0'")),
             (("--scale=8", "--node-size=1.5"),
              ("--node-size", "a whole number from 1 to 1024", "'1.5'")),
-            (("--scale=8", "--peak-tflops"), ("--peak-tflops", "found ''")),
-            (("--scale=8", "--link-bandwith=9"), ("unknown option", )),
+            (("--scale=8", "--peak-tflops"), "--peak-tflops"),
+            (("--scale=8", "--link-bandwith=9"),
+             ("no option", "did you mean --link-bandwidth?")),
             (("--peak-tflops=5",), ("--peak-tflops", "--scale")),
             (("--scale=8", "--memory"), ("--scale", "exclude")),
         ):

@@ -9,21 +9,14 @@
 #define QWEN_TOOLS_QWEN_BENCH_COMMANDS_H
 
 #include "qwen/Support/Status.h"
-#include "tools/qwenrun/OptionRange.h"
+#include "tools/options/Arguments.h"
 
 #include <functional>
-
-#include <CLI/CLI.hpp>
 
 namespace qwen::bench {
 
 /// A command that was added: what it does, with its parsed options.
 using Action = std::function<Status()>;
-
-/// Refuses what is not in the range, and says what is.
-inline CLI::Validator within(const OptionRange &range) {
-  return {[range](std::string &given) { return range.check(given); }, ""};
-}
 
 /// What most of the options count.
 inline constexpr OptionRange positiveCount = OptionRange::whole(1, 1e9);

@@ -221,8 +221,8 @@ Action bench::addGroupsCommand(CLI::App &command) {
                      "Plan for the CPU with the same groups: compare results");
   command.add_option("--only", options->only, "Names of kernels")
       ->delimiter(',');
-  command.add_option("--samples", options->samples, "Timed samples")
-      ->check(within(OptionRange::whole(1, 10000)));
+  addNumber(command, "--samples", options->samples,
+            OptionRange::whole(1, 10000), "Timed samples");
   command.add_flag("--table", options->table,
                    "Lines for reading instead of JSON");
   command.add_flag("--check-only", options->checkOnly, "Do not measure times");

@@ -122,12 +122,9 @@ Status bench::benchKernels(const KernelsOptions &options) {
 
 Action bench::addKernelsCommand(CLI::App &command) {
   auto options = std::make_shared<KernelsOptions>();
-  command
-      .add_option("--documents", options->documents,
-                  "Lengths of the documents of a pack; each kernel runs on "
-                  "them and on one document of as many tokens")
-      ->delimiter(',')
-      ->check(within(positiveCount));
+  addNumbers(command, "--documents", options->documents, positiveCount,
+             "Lengths of the documents of a pack; each kernel runs on "
+             "them and on one document of as many tokens");
   command.add_option("--models", options->models, "Whose heads and widths")
       ->delimiter(',')
       ->check(CLI::IsMember(kernelModels()));
@@ -139,9 +136,8 @@ Action bench::addKernelsCommand(CLI::App &command) {
                   "Only these, with their gradients; moves: angles, fill, copy")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
-  command
-      .add_option("--samples", options->samples, "Timed samples of a kernel")
-      ->check(within(OptionRange::whole(1, 10000)));
+  addNumber(command, "--samples", options->samples,
+            OptionRange::whole(1, 10000), "Timed samples of a kernel");
   command.add_flag("--once", options->once,
                    "Launch each kernel once, untimed; for profilers");
   return [options] { return benchKernels(*options); };

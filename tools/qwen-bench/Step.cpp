@@ -235,50 +235,38 @@ Action bench::addStepCommand(CLI::App &command) {
   // gradients stay those of training.
   benchmark.trainer.schedule.peak = 1e-6;
   command.add_option("plans", options->plans, "Plans made by qwenc");
-  command
-      .add_option("--layers", options->layers,
-                  "Depths of --model whose plans lie in --plan-dir, shallow "
-                  "ones first")
-      ->delimiter(',')
-      ->check(within(positiveCount));
+  addNumbers(command, "--layers", options->layers, positiveCount,
+             "Depths of --model whose plans lie in --plan-dir, shallow "
+             "ones first");
   command
       .add_option("--plan-dir", options->planDirectory,
                   "Folder of plans made by tools/bench/make_plans")
       ->needs("--layers");
   command.add_option("--model", options->model, "Config that --layers cuts")
       ->needs("--layers");
-  command.add_option("--tokens", options->tokens, "Tokens of those plans")
-      ->needs("--layers")
-      ->check(within(positiveCount));
-  command
-      .add_option("--documents", options->documents,
-                  "Lengths of the documents of a pack; default: seven ragged "
-                  "ones, or where a step has several packs, seven of which all "
-                  "packs of a step are made")
-      ->delimiter(',')
-      ->check(within(positiveCount));
-  command.add_option("--steps", benchmark.steps, "Timed steps")
-      ->check(within(positiveCount));
-  command.add_option("--warm-up", benchmark.warmUp, "Steps before them")
-      ->check(within(positiveCount));
-  command
-      .add_option("--accumulation", benchmark.trainer.accumulation,
-                  "Packs of a step and rank")
-      ->check(within(positiveCount));
-  command.add_option("--lr", benchmark.trainer.schedule.peak, "Learning rate")
-      ->check(within(OptionRange()));
-  command
-      .add_option("--rank-timeout", options->rankTimeout,
-                  "Seconds without a sign of life, or in one launch, after "
-                  "which a rank counts as lost")
-      ->check(within(OptionRange::whole(1, 86400)));
+  addNumber(command, "--tokens", options->tokens, positiveCount,
+            "Tokens of those plans")
+      ->needs("--layers");
+  addNumbers(command, "--documents", options->documents, positiveCount,
+             "Lengths of the documents of a pack; default: seven ragged "
+             "ones, or where a step has several packs, seven of which all "
+             "packs of a step are made");
+  addNumber(command, "--steps", benchmark.steps, positiveCount, "Timed steps");
+  addNumber(command, "--warm-up", benchmark.warmUp, positiveCount,
+            "Steps before them");
+  addNumber(command, "--accumulation", benchmark.trainer.accumulation,
+            positiveCount, "Packs of a step and rank");
+  addNumber(command, "--lr", benchmark.trainer.schedule.peak, OptionRange(),
+            "Learning rate");
+  addNumber(command, "--rank-timeout", options->rankTimeout,
+            OptionRange::whole(1, 86400),
+            "Seconds without a sign of life, or in one launch, after "
+            "which a rank counts as lost");
   command.add_flag("--plain-launches", options->plainLaunches,
                    "Launches one by one instead of a replayed graph");
-  command
-      .add_option("--peak-tflops", benchmark.peakTflops,
-                  "Dense bf16 peak for MFU = model FLOPs / seconds / peak and "
-                  "HFU, which counts the FLOPs of all launches; 0: of the "
-                  "plan's target, where it is known")
-      ->check(within(OptionRange()));
+  addNumber(command, "--peak-tflops", benchmark.peakTflops, OptionRange(),
+            "Dense bf16 peak for MFU = model FLOPs / seconds / peak and "
+            "HFU, which counts the FLOPs of all launches; 0: of the "
+            "plan's target, where it is known");
   return [options] { return benchSteps(*options); };
 }

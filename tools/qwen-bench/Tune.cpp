@@ -230,15 +230,13 @@ Action bench::addTuneCommand(CLI::App &command) {
           "Table whose algorithms are the candidates, and the library's "
           "proposals for the very product: a shorter search")
       ->check(CLI::ExistingFile);
-  command
-      .add_option("--candidates", options->search.candidates,
-                  "How many bursts leave for the sustained load, besides the "
-                  "library's first choice")
-      ->check(within(OptionRange::whole(1, 1000)));
-  command
-      .add_option("--stretch", options->search.stretchMs,
-                  "Milliseconds of a candidate's load, which runs twice")
-      ->check(within({.least = 1, .most = 1e6}));
+  addNumber(command, "--candidates", options->search.candidates,
+            OptionRange::whole(1, 1000),
+            "How many bursts leave for the sustained load, besides the "
+            "library's first choice");
+  addNumber(command, "--stretch", options->search.stretchMs,
+            {.least = 1, .most = 1e6},
+            "Milliseconds of a candidate's load, which runs twice");
   command.add_option("-o,--output", options->output, "Table to write")
       ->required();
   return [options] { return runTune(*options); };

@@ -8,7 +8,6 @@
 
 #include "runtime/support/Print.h"
 
-#include <algorithm>
 #include <cstdio>
 
 using namespace qwen;
@@ -65,9 +64,12 @@ int main(int argc, char **argv) {
     printText(stdout, app.help());
     return report(finish(okStatus()));
   } catch (const CLI::ParseError &error) {
-    std::string text = error.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    print(stderr, "qwen-bench: error: {}; --help lists the options\n", text);
+    const CLI::App *faulty = &app;
+    for (auto &[command, action] : actions)
+      if (command->parsed())
+        faulty = command;
+    print(stderr, "qwen-bench: error: {}; --help lists the options\n",
+          describe(*faulty, error));
     return 1;
   }
   for (auto &[command, action] : actions)

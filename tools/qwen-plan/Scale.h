@@ -12,23 +12,20 @@
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+} // namespace CLI
+
 namespace qwen {
 
 /// What was asked for; nothing without ranks.
 struct ScaleRequest {
   std::vector<int64_t> ranks;
   ScaleAssumptions assumptions;
-  /// An option that goes with --scale alone; empty where there is none.
-  std::string option;
 };
 
-/// Lines for the usage text.
-std::string scaleUsage();
-
-/// Takes an argument "--name=value" of the forecast. False where it is another
-/// one, an error where its value is not allowed.
-StatusOr<bool> parseScaleOption(const std::string &argument,
-                                ScaleRequest &request);
+/// Adds --scale and what goes with it.
+void addScaleOptions(CLI::App &app, ScaleRequest &request);
 
 /// What the options say together.
 Status checkScale(const ScaleRequest &request);

@@ -7,68 +7,70 @@
 #include "PrintPlan.h"
 #include "Scale.h"
 
+#include "runtime/support/Print.h"
+#include "tools/options/Arguments.h"
+
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 using namespace qwen;
 
 namespace {
 
-constexpr const char *usage =
-    "usage: qwen-plan PLAN [--summary [--json] | --memory | --program NAME |\n"
-    "                       --scale=N,...]\n"
-    "  prints a plan as text: summary, memory map, launches of every program\n"
-    "  --summary       the summary only; with --json as one JSON object\n"
-    "  --memory        the memory map only\n"
-    "  --program NAME  the launches of one program only\n";
-
 struct Options {
   std::string path, program;
-  bool summary = false, json = false, memory = false, help = false;
+  bool summary = false, json = false, memory = false;
   ScaleRequest scale;
 };
 
-StatusOr<Options> parseOptions(int argc, char **argv) {
+/// What parsing decided.
+struct ParsedOptions {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    std::string argument = argv[i];
-    if (argument == "--summary") {
-      options.summary = true;
-    } else if (argument == "--json") {
-      options.json = true;
-    } else if (argument == "--memory") {
-      options.memory = true;
-    } else if (argument == "--help" || argument == "-h") {
-      options.help = true;
-    } else if (argument == "--program") {
-      if (++i == argc)
-        return invalidArgument("--program needs the name of a program");
-      options.program = argv[i];
-    } else if (argument.starts_with("-")) {
-      QWEN_ASSIGN_OR_RETURN(bool taken,
-                            parseScaleOption(argument, options.scale));
-      if (taken)
-        continue;
-      return invalidArgument("unknown option '{}'; see --help", argument);
-    } else if (options.path.empty()) {
-      options.path = argument;
-    } else {
-      return invalidArgument("one plan expected, found '{}' after '{}'",
-                             argument, options.path);
-    }
-  }
-  if (options.path.empty() && !options.help)
-    return invalidArgument("no plan given; see --help");
+  std::string help; ///< empty where it was not asked for
+};
+
+void addOptions(CLI::App &app, Options &options) {
+  app.add_option("plan", options.path, "Plan file (plan.fb)");
+  CLI::Option *summary =
+      app.add_flag("--summary", options.summary, "The summary only");
+  app.add_flag("--json", options.json, "The summary as one JSON object")
+      ->needs(summary);
+  app.add_flag("--memory", options.memory, "The memory map only");
+  app.add_option("--program", options.program,
+                 "The launches of the program of this name only");
+  addScaleOptions(app, options.scale);
+}
+
+/// What the options say together.
+Status check(const Options &options) {
+  if (options.path.empty())
+    return invalidArgument("no plan given: qwen-plan plan.fb …; --help lists "
+                           "the options");
   if (int(options.summary) + int(options.memory) +
           int(!options.program.empty()) + int(!options.scale.ranks.empty()) >
       1)
     return invalidArgument(
         "--summary, --memory, --program and --scale exclude each other");
-  if (options.json && !options.summary)
-    return invalidArgument("--json goes with --summary");
-  QWEN_RETURN_IF_ERROR(checkScale(options.scale));
-  return options;
+  return checkScale(options.scale);
+}
+
+StatusOr<ParsedOptions> parseOptions(int argc, char **argv) {
+  ParsedOptions parsed;
+  CLI::App app{"Prints a plan made by qwenc: summary, memory map, and the "
+               "launches of each program.",
+               "qwen-plan"};
+  addOptions(app, parsed.options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &) {
+    parsed.help = app.help();
+    return parsed;
+  } catch (const CLI::ParseError &error) {
+    return invalidArgument("{}; --help lists the options",
+                           describe(app, error));
+  }
+  QWEN_RETURN_IF_ERROR(check(parsed.options));
+  return parsed;
 }
 
 StatusOr<std::string> render(const Plan &plan, const Options &options) {
@@ -92,25 +94,21 @@ StatusOr<std::string> render(const Plan &plan, const Options &options) {
 }
 
 Status run(int argc, char **argv) {
-  QWEN_ASSIGN_OR_RETURN(Options options, parseOptions(argc, argv));
-  if (options.help) {
-    std::fputs((std::string(usage) + scaleUsage()).c_str(), stdout);
-    return okStatus();
+  QWEN_ASSIGN_OR_RETURN(ParsedOptions parsed, parseOptions(argc, argv));
+  std::string text = parsed.help;
+  if (text.empty()) {
+    QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(parsed.options.path));
+    QWEN_ASSIGN_OR_RETURN(text, render(plan, parsed.options));
   }
-  QWEN_ASSIGN_OR_RETURN(Plan plan, Plan::load(options.path));
-  QWEN_ASSIGN_OR_RETURN(std::string text, render(plan, options));
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0)
-    return makeError(StatusCode::IoError,
-                     "cannot write to the standard output");
-  return okStatus();
+  printText(stdout, text);
+  return printError(stdout, "the standard output");
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
   if (Status status = run(argc, argv); !status.ok()) {
-    fmt::print(stderr, "qwen-plan: error: {}\n", status.message());
+    print(stderr, "qwen-plan: error: {}\n", status.message());
     return 1;
   }
   return 0;

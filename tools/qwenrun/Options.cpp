@@ -2,11 +2,8 @@
 
 #include "Options.h"
 
-#include "OptionRange.h"
-
 #include "runtime/support/Json.h"
-
-#include <CLI/CLI.hpp>
+#include "tools/options/Arguments.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,14 +37,10 @@ private:
   void addOptimizerOptions();
   void addRunOptions();
   void addPath(const char *name, std::string &value, const char *text);
-  template <typename T>
-  CLI::Option *addNumber(const char *name, T &value, const OptionRange &range,
-                         const char *text);
   bool isGiven(const char *name) const { return app[name]->count() > 0; }
-  std::vector<std::string> names() const;
   Status checkNames(const std::string &configPath) const;
-  Status describe(const CLI::ParseError &error,
-                  const std::string &configPath) const;
+  Status refuse(const CLI::ParseError &error,
+                const std::string &configPath) const;
   Status checkContradictions() const;
 
   Options &options;
@@ -85,13 +78,6 @@ void Parser::addPath(const char *name, std::string &value, const char *text) {
   paths.emplace_back(app.add_option(name, value, text), &value);
 }
 
-template <typename T>
-CLI::Option *Parser::addNumber(const char *name, T &value,
-                               const OptionRange &range, const char *text) {
-  auto check = [range](std::string &given) { return range.check(given); };
-  return app.add_option(name, value, text)->check(CLI::Validator(check, ""));
-}
-
 void Parser::addModelOptions() {
   addPath("--weights", options.weights,
           "Hugging Face checkpoint folder to start from");
@@ -104,22 +90,23 @@ void Parser::addModelOptions() {
           "Folder whose tokenizer files go into the checkpoints");
   app.add_option("--carry", options.carry,
                  "Prefix of further tensors to carry through untrained "
-                 "(mtp. and visual. are)");
+                 "(mtp. and visual. are)")
+      ->allow_extra_args(false);
 }
 
 void Parser::addDataOptions() {
   addPath("--data", options.data, "Token file to train on (qwen-prepare)");
   addPath("--eval", options.eval, "Token file to evaluate on");
   addPath("--out", options.out, "Folder for checkpoints and metrics");
-  addNumber("--steps", options.trainer.steps, counts, "Optimizer steps");
-  addNumber("--epochs", options.trainer.epochs, counts,
+  addNumber(app, "--steps", options.trainer.steps, counts, "Optimizer steps");
+  addNumber(app, "--epochs", options.trainer.epochs, counts,
             "Passes over the data (default 1), where --steps is not given");
-  addNumber("--accumulation", options.trainer.accumulation, positive,
+  addNumber(app, "--accumulation", options.trainer.accumulation, positive,
             "Micro-batches of a step on each rank");
-  addNumber("--packs-per-step", options.trainer.packsPerStep, counts,
+  addNumber(app, "--packs-per-step", options.trainer.packsPerStep, counts,
             "Micro-batches of a step over all ranks, instead of "
             "--accumulation on each; 0: not given");
-  addNumber("--seed", options.trainer.seed,
+  addNumber(app, "--seed", options.trainer.seed,
             OptionRange::whole(0, std::numeric_limits<uint32_t>::max()),
             "Seed of sampling, initialisation and rounding");
 }
@@ -127,39 +114,39 @@ void Parser::addDataOptions() {
 void Parser::addOptimizerOptions() {
   Schedule &rates = options.trainer.schedule;
   AdamWOptions &adamw = options.trainer.adamw;
-  addNumber("--lr", rates.peak, OptionRange(), "Peak learning rate");
+  addNumber(app, "--lr", rates.peak, OptionRange(), "Peak learning rate");
   app.add_option("--schedule", schedule, "constant, linear, cosine or wsd");
   app.add_option("--warmup", warmup, "Warm-up: steps, or a part (0.03, 3%)");
   app.add_option("--decay", decay, "Last part of wsd: steps, or a part");
-  addNumber("--min-lr", rates.minimum, OptionRange(),
+  addNumber(app, "--min-lr", rates.minimum, OptionRange(),
             "Learning rate at the end");
-  addNumber("--beta1", adamw.beta1, {.most = 1, .mostExcluded = true},
+  addNumber(app, "--beta1", adamw.beta1, {.most = 1, .mostExcluded = true},
             "AdamW beta1");
-  addNumber("--beta2", adamw.beta2, {.most = 1, .mostExcluded = true},
+  addNumber(app, "--beta2", adamw.beta2, {.most = 1, .mostExcluded = true},
             "AdamW beta2");
-  addNumber("--eps", adamw.epsilon,
+  addNumber(app, "--eps", adamw.epsilon,
             {.least = std::numeric_limits<float>::min()}, "AdamW epsilon");
-  addNumber("--weight-decay", adamw.weightDecay, OptionRange(),
+  addNumber(app, "--weight-decay", adamw.weightDecay, OptionRange(),
             "Decoupled decay");
-  addNumber("--clip", adamw.maxGradNorm, OptionRange(),
+  addNumber(app, "--clip", adamw.maxGradNorm, OptionRange(),
             "Largest global gradient norm; 0: no clipping");
 }
 
 void Parser::addRunOptions() {
   RunOptions &run = options.run;
-  addNumber("--eval-every", run.evalEvery, counts,
+  addNumber(app, "--eval-every", run.evalEvery, counts,
             "Steps between evaluations; 0: at the end");
-  addNumber("--save-every", run.saveEvery, counts,
+  addNumber(app, "--save-every", run.saveEvery, counts,
             "Steps between checkpoints; 0: at the end");
-  addNumber("--keep", run.keep, positive, "Checkpoints to keep");
-  addNumber("--max-nonfinite", run.maxNonFinite, positive,
+  addNumber(app, "--keep", run.keep, positive, "Checkpoints to keep");
+  addNumber(app, "--max-nonfinite", run.maxNonFinite, positive,
             "Steps in a row that were not finite after which the run stops and "
             "names the first launch that wrote a NaN or an infinity");
   peakOption =
-      addNumber("--peak-tflops", run.peakTflops, OptionRange(),
+      addNumber(app, "--peak-tflops", run.peakTflops, OptionRange(),
                 "Peak of a rank's device for MFU and HFU; 0: not shown")
           ->default_str("989.4, an H200's dense bf16, for sm_90a, else 0");
-  addNumber("--log-every", options.logEvery, positive,
+  addNumber(app, "--log-every", options.logEvery, positive,
             "Steps between lines where the output is no terminal");
   resumeOption =
       app.add_option("--resume", resume,
@@ -168,17 +155,15 @@ void Parser::addRunOptions() {
   app.add_flag("--eval-only", options.evalOnly,
                "Evaluate --weights on --eval and stop");
   app.add_flag("--info", options.info, "Print what the plan is and stop");
-  addNumber("--benchmark", options.benchmark, counts,
+  addNumber(app, "--benchmark", options.benchmark, counts,
             "Time this many steps, print JSON and stop");
-  addNumber("--documents", options.documents, positive,
-            "Lengths of the documents of every pack of --benchmark and "
-            "--profile: 1602,841,1038")
-      ->delimiter(',');
+  addNumbers(app, "--documents", options.documents, positive,
+             "Lengths of the documents of every pack of --benchmark and "
+             "--profile: 1602,841,1038");
   app.add_flag("--profile{3}", options.profile,
                "Print where the time of a step goes, from this many steps, "
                "and stop")
-      ->check(CLI::Validator(
-          [](std::string &given) { return positive.check(given); }, ""));
+      ->check(within(positive));
   addPath("--profile-trace", options.profileTrace,
           "Trace of --profile (default: profile.json in --out)");
   app.add_flag("--selfcheck", options.selfcheck,
@@ -186,13 +171,14 @@ void Parser::addRunOptions() {
   app.add_flag("--dry-run", options.dryRun,
                "Check plan, data, weights, memory and output, print what would "
                "run, and stop");
-  addNumber("--threads", options.threads, OptionRange::whole(0, 4096),
+  addNumber(app, "--threads", options.threads, OptionRange::whole(0, 4096),
             "Threads; 0: all cores");
-  addNumber("--device", options.device, OptionRange::whole(0, 4096),
+  addNumber(app, "--device", options.device, OptionRange::whole(0, 4096),
             "GPU, by its number among those that CUDA_VISIBLE_DEVICES "
             "leaves")
       ->default_str("ranks of a machine take them in turn");
-  addNumber("--rank-timeout", options.rankTimeout, OptionRange::whole(1, 86400),
+  addNumber(app, "--rank-timeout", options.rankTimeout,
+            OptionRange::whole(1, 86400),
             "Seconds without a sign of life, or in one launch, after "
             "which a rank counts as lost");
   app.add_flag("--wait-each-launch", options.waitEachLaunch,
@@ -217,31 +203,14 @@ Parser::parse(std::span<const std::string> arguments,
   } catch (const CLI::CallForHelp &) {
     return std::optional<std::string>(app.help());
   } catch (const CLI::ParseError &error) {
-    return describe(error, configPath);
+    return refuse(error, configPath);
   }
   return std::optional<std::string>();
 }
 
-std::vector<std::string> Parser::names() const {
-  std::vector<std::string> names;
-  for (const CLI::Option *option : app.get_options())
-    for (const std::string &name : option->get_lnames())
-      names.push_back(name);
-  return names;
-}
-
-/// "; did you mean --lr?", or nothing.
-static std::string guess(const std::string &name,
-                         std::span<const std::string> names,
-                         const char *prefix) {
-  std::string nearest = nearestName(name, names);
-  return nearest.empty() ? ""
-                         : fmt::format("; did you mean {}{}?", prefix, nearest);
-}
-
 /// Every key of the file is an option.
 Status Parser::checkNames(const std::string &configPath) const {
-  std::vector<std::string> known = names();
+  std::vector<std::string> known = optionNames(app);
   for (const CLI::ConfigItem &item :
        app.get_config_formatter()->from_file(configPath)) {
     bool isSection = item.name == "++" || item.name == "--";
@@ -251,26 +220,15 @@ Status Parser::checkNames(const std::string &configPath) const {
           printable(item.parents.empty() ? item.name : item.parents.front()));
     if (std::find(known.begin(), known.end(), item.name) == known.end())
       return invalidArgument("'{}': no option '{}'{}", configPath,
-                             printable(item.name), guess(item.name, known, ""));
+                             printable(item.name),
+                             guessName(item.name, known, ""));
   }
   return okStatus();
 }
 
-Status Parser::describe(const CLI::ParseError &error,
-                        const std::string &configPath) const {
-  std::string text = error.what();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  // What CLI11 lists as left over, of which the first is the slip.
-  std::vector<std::string> rest = app.remaining();
-  auto option = std::find_if(rest.begin(), rest.end(), [](auto &argument) {
-    return argument.starts_with("-");
-  });
-  if (option != rest.end()) {
-    std::string name = option->substr(0, option->find('='));
-    name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
-    text = fmt::format("no option '{}'{}", printable(*option),
-                       guess(name, names(), "--"));
-  }
+Status Parser::refuse(const CLI::ParseError &error,
+                      const std::string &configPath) const {
+  std::string text = describe(app, error);
   if (!configPath.empty())
     return invalidArgument("{} (options of the command line and '{}')", text,
                            configPath);

@@ -64,6 +64,18 @@ TEST(OptionsTest, CommandLine) {
   EXPECT_NE(options.run.optionsText.find("\"lr\":0.0003"), std::string::npos);
 }
 
+TEST(OptionsTest, ListsEndBeforeThePlan) {
+  auto measured = parse({"--benchmark=2", "--documents", "5,6", "plan.fb"});
+  ASSERT_OK(measured.status());
+  EXPECT_EQ(measured->options.plan, "plan.fb");
+  EXPECT_EQ(measured->options.documents, (std::vector<int64_t>{5, 6}));
+  auto carried = parse({"--weights", "w", "--data", "d", "--out", "o",
+                        "--carry", "x.", "--carry", "y.", "plan.fb"});
+  ASSERT_OK(carried.status());
+  EXPECT_EQ(carried->options.plan, "plan.fb");
+  EXPECT_EQ(carried->options.carry, (std::vector<std::string>{"x.", "y."}));
+}
+
 TEST(OptionsTest, OneEpochIsTheDefault) {
   auto parsed = parse(withBasics({}));
   ASSERT_OK(parsed.status());

@@ -1,7 +1,7 @@
 //===- OptionRange.h - Allowed values of an option -------------*- C++ -*-===//
 
-#ifndef QWEN_TOOLS_QWENRUN_OPTIONRANGE_H
-#define QWEN_TOOLS_QWENRUN_OPTIONRANGE_H
+#ifndef QWEN_TOOLS_OPTIONS_OPTIONRANGE_H
+#define QWEN_TOOLS_OPTIONS_OPTIONRANGE_H
 
 #include <limits>
 #include <span>
@@ -35,4 +35,4 @@ std::string nearestName(const std::string &name,
 
 } // namespace qwen
 
-#endif // QWEN_TOOLS_QWENRUN_OPTIONRANGE_H
+#endif // QWEN_TOOLS_OPTIONS_OPTIONRANGE_H

@@ -1,6 +1,6 @@
 //===- OptionRange.cpp - Allowed values of an option ----------------------===//
 
-#include "OptionRange.h"
+#include "tools/options/OptionRange.h"
 
 #include <algorithm>
 #include <charconv>
