@@ -14,10 +14,15 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))
 import command_line  # noqa: E402
 
-# Lengths of a pack's documents: seven that fill 8,192 tokens. The second list is for steps of several packs: any number of it
-# is packed as so many full packs, as each document is more than half of what the longer ones leave of a pack.
-SEVEN_RAGGED = [1602, 841, 1038, 1566, 444, 1669, 1032]
-SEVEN_HALVING = [4500, 2000, 900, 420, 200, 100, 72]
+
+def document_lengths(name):
+    """Those of qwen-bench; runtime/benchmark/Documents.h says how they are chosen."""
+    return [int(part) for part in (HERE / f"{name}.inc").read_text().split(",")]
+
+
+# Lengths of a pack's documents.
+SEVEN_RAGGED = document_lengths("seven_ragged")
+SEVEN_HALVING = document_lengths("seven_halving")
 
 
 def fail(text):

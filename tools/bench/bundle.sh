@@ -76,7 +76,7 @@ fi
   "$here/make_plans" --bin "$build/tools" -o "$folder/plans" "${plans[@]}"
 cp -r "$here"/{compare,compare_ranks,train_sizes,run.sh} "$folder/bench/"
 cp -r "$here"/{compare_report,ranks_report,bench_session,plan_spec}.py \
-  "$here/peers" "$folder/bench/"
+  "$here"/seven_{ragged,halving}.inc "$here/peers" "$folder/bench/"
 mkdir -p "$folder/models"
 cp -r "$here/../../models/configs" "$folder/models/"
 mv "$folder/bench/run.sh" "$folder/"
