@@ -2,6 +2,7 @@
 
 #include "runtime/benchmark/KernelTiming.h"
 
+#include "qwen/Plan/Contiguous.h"
 #include "qwen/Support/BFloat16.h"
 #include "runtime/kernels/cuda/GemmTuning.h"
 
@@ -43,17 +44,8 @@ StatusOr<DeviceArray> DeviceArray::create(int64_t bytes) {
 
 Buffer DeviceArray::view(DType dtype, const std::vector<int64_t> &shape,
                          int64_t first) const {
-  Buffer buffer;
-  buffer.dtype = dtype;
-  buffer.rank = int(shape.size());
-  int64_t stride = 1;
-  for (int i = buffer.rank - 1; i >= 0; --i) {
-    buffer.shape[i] = shape[size_t(i)];
-    buffer.strides[i] = stride;
-    stride *= buffer.shape[i];
-  }
-  buffer.data = bytes().data() + first * dtypeBytes(dtype);
-  return buffer;
+  return {contiguousType(dtype, shape),
+          bytes().data() + first * dtypeBytes(dtype)};
 }
 
 Status DeviceArray::copyFrom(std::span<const std::byte> source) const {

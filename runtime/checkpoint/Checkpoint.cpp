@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/Checkpoint.h"
 
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Slices.h"
 #include "runtime/checkpoint/Staging.h"
@@ -206,16 +207,13 @@ struct LoadProblems {
 /// True where elements of a file have a NaN or an infinity.
 static bool hasNonFinite(FileDType dtype, std::span<const std::byte> data) {
   // Checked as what it is on disk: a cast may overflow only later.
-  Buffer view;
-  view.rank = 1;
-  view.strides[0] = 1;
   if (dtype == FileDType::F16) {
     constexpr size_t pieceBytes = size_t(8) << 20;
     std::vector<float> widened(std::min(data.size(), pieceBytes) / 2);
-    view.data = widened.data();
     while (!data.empty()) {
       auto piece = data.first(std::min(data.size(), pieceBytes));
-      view.shape[0] = int64_t(piece.size() / 2);
+      Buffer view{contiguousType(DType::F32, {int64_t(piece.size() / 2)}),
+                  widened.data()};
       loadElements(dtype, piece, view);
       if (firstNonFinite(view) >= 0)
         return true;
@@ -223,12 +221,11 @@ static bool hasNonFinite(FileDType dtype, std::span<const std::byte> data) {
     }
     return false;
   }
-  view.dtype = dtype == FileDType::F64    ? DType::F64
+  DType same = dtype == FileDType::F64    ? DType::F64
                : dtype == FileDType::BF16 ? DType::BF16
                                           : DType::F32;
-  view.shape[0] = int64_t(data.size()) / dtypeBytes(view.dtype);
-  view.data = const_cast<std::byte *>(data.data());
-  return firstNonFinite(view) >= 0;
+  int64_t count = int64_t(data.size()) / dtypeBytes(same);
+  return firstNonFinite({contiguousType(same, {count}), data.data()}) >= 0;
 }
 
 /// Compares what the plan wants with what the checkpoint has; every value has

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/Staging.h"
 
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Cast.h"
 
 #include <algorithm>
@@ -13,13 +14,7 @@ static constexpr size_t pieceBytes = size_t(64) << 20;
 
 /// `count` elements at `data`.
 static Buffer pieceAt(DType dtype, int64_t count, void *data) {
-  Buffer piece;
-  piece.dtype = dtype;
-  piece.rank = 1;
-  piece.shape[0] = count;
-  piece.strides[0] = 1;
-  piece.data = data;
-  return piece;
+  return {contiguousType(dtype, {count}), data};
 }
 
 std::span<std::byte> Staging::buffer(int64_t bytes) {

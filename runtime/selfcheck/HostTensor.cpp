@@ -8,19 +8,6 @@
 
 using namespace qwen;
 
-BufferType qwen::contiguousType(DType dtype, std::span<const int64_t> shape) {
-  BufferType type;
-  type.dtype = dtype;
-  type.rank = int(shape.size());
-  int64_t stride = 1;
-  for (int i = type.rank - 1; i >= 0; --i) {
-    type.shape[i] = shape[size_t(i)];
-    type.strides[i] = stride;
-    stride *= shape[size_t(i)];
-  }
-  return type;
-}
-
 HostTensor::HostTensor(const BufferType &type)
     : held(type), memory(size_t(type.extent() * dtypeBytes(type.dtype)), 0xff) {
 }

@@ -8,16 +8,13 @@
 #ifndef QWEN_RUNTIME_SELFCHECK_HOSTTENSOR_H
 #define QWEN_RUNTIME_SELFCHECK_HOSTTENSOR_H
 
-#include "qwen/Plan/Buffer.h"
+#include "qwen/Plan/Contiguous.h"
 
 #include <random>
 #include <span>
 #include <vector>
 
 namespace qwen {
-
-/// A contiguous type.
-BufferType contiguousType(DType dtype, std::span<const int64_t> shape);
 
 /// An operand with its memory, in which every byte starts as 0xff: a NaN.
 class HostTensor {

@@ -2,6 +2,7 @@
 
 #include "runtime/trainer/LaunchSearch.h"
 
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Staging.h"
 #include "runtime/profile/LaunchFacts.h"
@@ -17,13 +18,8 @@ using namespace qwen;
 /// `count` elements of `view` from element offset `begin` of its memory on.
 static ConstBuffer piece(const ConstBuffer &view, int64_t begin,
                          int64_t count) {
-  ConstBuffer part;
-  part.dtype = view.dtype;
-  part.rank = 1;
-  part.shape[0] = count;
-  part.strides[0] = 1;
-  part.data = view.as<std::byte>() + begin * dtypeBytes(view.dtype);
-  return part;
+  return {contiguousType(view.dtype, {count}),
+          view.as<std::byte>() + begin * dtypeBytes(view.dtype)};
 }
 
 namespace {
@@ -70,12 +66,7 @@ static Status countRow(Staging &staging, const ConstBuffer &row,
   return staging.read(row, [&](int64_t first, const ConstBuffer &part) {
     int64_t count = part.elements();
     values.resize(size_t(count));
-    Buffer wide;
-    wide.dtype = DType::F64;
-    wide.rank = 1;
-    wide.shape[0] = count;
-    wide.strides[0] = 1;
-    wide.data = values.data();
+    Buffer wide{contiguousType(DType::F64, {count}), values.data()};
     loadElements(fileDTypeOf(part.dtype),
                  {part.as<std::byte>(), size_t(part.bytes())}, wide);
     for (int64_t i = 0; i < count; ++i) {

@@ -10,6 +10,7 @@
 #include "test/e2e/DrawnWeights.h"
 #include "test/e2e/Model.h"
 
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/trainer/Schedule.h"
 
@@ -81,11 +82,7 @@ static std::vector<float> floats(const SafetensorsFile &file,
     return {};
   size_t count = tensor->data.size() / size_t(fileDTypeBytes(tensor->dtype));
   std::vector<float> result(count);
-  Buffer buffer;
-  buffer.rank = 1;
-  buffer.shape[0] = int64_t(count);
-  buffer.strides[0] = 1;
-  buffer.data = result.data();
+  Buffer buffer{contiguousType(DType::F32, {int64_t(count)}), result.data()};
   loadElements(tensor->dtype, tensor->data, buffer);
   return result;
 }

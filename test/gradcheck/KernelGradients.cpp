@@ -3,6 +3,7 @@
 #include "KernelGradients.h"
 
 #include "dialects/Qwen/Qwen.h"
+#include "qwen/Plan/Contiguous.h"
 #include "qwen/Plan/Workspace.h"
 #include "runtime/kernels/cpu/Kernels.h"
 
@@ -19,16 +20,7 @@ namespace qwen::gradcheck {
 namespace {
 
 BufferType bufferType(const Tensor &tensor, DType dtype) {
-  BufferType type;
-  type.dtype = dtype;
-  type.rank = static_cast<int>(tensor.rank());
-  int64_t stride = 1;
-  for (int i = type.rank - 1; i >= 0; --i) {
-    type.shape[i] = tensor.dim(i);
-    type.strides[i] = stride;
-    stride *= tensor.dim(i);
-  }
-  return type;
+  return contiguousType(dtype, tensor.shape);
 }
 
 ConstBuffer input(const Tensor &tensor) {

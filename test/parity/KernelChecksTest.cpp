@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ParityTesting.h"
+#include "qwen/Plan/Contiguous.h"
 
 using namespace qwen;
 using namespace qwen::parity;
@@ -13,16 +14,7 @@ namespace {
 
 /// A contiguous type without memory.
 template <typename B = Buffer> B view(DType dtype, std::vector<int64_t> shape) {
-  B buffer;
-  buffer.dtype = dtype;
-  buffer.rank = static_cast<int>(shape.size());
-  int64_t stride = 1;
-  for (int i = buffer.rank - 1; i >= 0; --i) {
-    buffer.shape[i] = shape[i];
-    buffer.strides[i] = stride;
-    stride *= shape[i];
-  }
-  return buffer;
+  return {contiguousType(dtype, shape), nullptr};
 }
 
 constexpr DType F32 = DType::F32, BF16 = DType::BF16, F64 = DType::F64,

@@ -1,6 +1,7 @@
 //===- NcclTest.cpp - Finding NCCL, and what needs no GPU of it -----------===//
 
 #include "runtime/collectives/Nccl.h"
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/kernels/cuda/RowKernels.h"
 
 #include <gtest/gtest.h>
@@ -100,14 +101,9 @@ TEST(NcclTest, DefaultsYieldToTheUser) {
 static cuda::SliceEntry entryOf(int64_t start, int64_t firstElement,
                                 DType moments = DType::BF16) {
   auto at = [&](DType dtype) {
-    Buffer buffer;
-    buffer.dtype = dtype;
-    buffer.rank = 1;
-    buffer.shape[0] = 1000;
-    buffer.strides[0] = 1;
-    buffer.data =
-        reinterpret_cast<void *>(uintptr_t(4096 + start * dtypeBytes(dtype)));
-    return buffer;
+    uintptr_t address(4096 + start * dtypeBytes(dtype));
+    return Buffer{contiguousType(dtype, {1000}),
+                  reinterpret_cast<void *>(address)};
   };
   AdamWArgs args;
   args.params = {at(DType::BF16)};

@@ -10,6 +10,7 @@
 #define QWEN_TEST_UNIT_RUNTIME_BIGRAMENGINE_H
 
 #include "FakeDevice.h"
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/trainer/Engine.h"
 
 #include <algorithm>
@@ -183,13 +184,7 @@ private:
   }
 
   static Buffer view(void *data, DType dtype, int64_t elements) {
-    Buffer buffer;
-    buffer.dtype = dtype;
-    buffer.rank = 1;
-    buffer.shape[0] = elements;
-    buffer.strides[0] = 1;
-    buffer.data = data;
-    return buffer;
+    return {contiguousType(dtype, {elements}), data};
   }
 
   /// Losses into the output; gradients times `scale` are added where it is not

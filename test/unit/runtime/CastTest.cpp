@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/Cast.h"
 #include "TemporaryFolder.h"
+#include "qwen/Plan/Contiguous.h"
 
 #include <bit>
 #include <cmath>
@@ -13,13 +14,7 @@
 using namespace qwen;
 
 template <typename T> static Buffer view(std::vector<T> &data, DType dtype) {
-  Buffer buffer;
-  buffer.dtype = dtype;
-  buffer.rank = 1;
-  buffer.shape[0] = int64_t(data.size());
-  buffer.strides[0] = 1;
-  buffer.data = data.data();
-  return buffer;
+  return {contiguousType(dtype, {int64_t(data.size())}), data.data()};
 }
 
 template <typename From, typename To>

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/Checkpoint.h"
 #include "TemporaryFolder.h"
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/support/Json.h"
 
@@ -36,14 +37,7 @@ struct Model {
     views.push_back(view);
   }
   Buffer buffer(const std::vector<int64_t> &shape, DType dtype) {
-    Buffer buffer;
-    buffer.dtype = dtype;
-    buffer.rank = int(shape.size());
-    for (int i = buffer.rank - 1, stride = 1; i >= 0; --i) {
-      buffer.shape[i] = shape[i];
-      buffer.strides[i] = stride;
-      stride *= int(shape[i]);
-    }
+    Buffer buffer{contiguousType(dtype, shape), nullptr};
     memory.emplace_back(size_t(buffer.bytes()));
     buffer.data = memory.back().data();
     return buffer;

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/RunDirectory.h"
 #include "TemporaryFolder.h"
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Checkpoint.h"
 
 using namespace qwen;
@@ -12,11 +13,8 @@ static Status publishCheckpoint(const RunDirectory &run, int64_t step) {
   ParameterView view;
   view.name = std::string("w");
   view.shape = {1};
-  view.value.rank = 1;
-  view.value.shape[0] = view.value.strides[0] = 1;
-  view.moment1 = view.moment2 = view.value;
-  view.value.data = &value;
-  view.moment1.data = view.moment2.data = &moment;
+  view.value = {contiguousType(DType::F32, {1}), &value};
+  view.moment1 = view.moment2 = {contiguousType(DType::F32, {1}), &moment};
   std::vector<ParameterView> views = {view};
   QWEN_ASSIGN_OR_RETURN(PendingDirectory pending, run.beginCheckpoint(step));
   QWEN_RETURN_IF_ERROR(saveParameters(pending.path(), nullptr, views));

@@ -12,9 +12,7 @@ namespace qwen {
 
 template <typename B = ConstBuffer>
 B typed(DType dtype, std::vector<int64_t> shape) {
-  B buffer;
-  static_cast<BufferType &>(buffer) = contiguousType(dtype, shape);
-  return buffer;
+  return {contiguousType(dtype, shape), nullptr};
 }
 
 /// What a model's operators depend on.

@@ -7,6 +7,7 @@
 
 #include "TemporaryFolder.h"
 #include "ThreadRanks.h"
+#include "qwen/Plan/Contiguous.h"
 #include "qwen/Plan/Sharding.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
@@ -119,11 +120,7 @@ struct Model {
     }
   }
   Buffer buffer(int64_t count, DType dtype) {
-    Buffer buffer;
-    buffer.dtype = dtype;
-    buffer.rank = 1;
-    buffer.shape[0] = count;
-    buffer.strides[0] = 1;
+    Buffer buffer{contiguousType(dtype, {count}), nullptr};
     // One byte more, so that an empty slice has an address too.
     buffer.data = content.emplace_back(size_t(buffer.bytes() + 1)).data();
     return buffer;
@@ -208,12 +205,8 @@ void writeSource(const std::string &folder) {
     std::vector<double> values(size_t(tensors[i].elements()));
     for (double &value : values)
       value = normal(random);
-    ConstBuffer live;
-    live.dtype = DType::F64;
-    live.rank = 1;
-    live.shape[0] = int64_t(values.size());
-    live.strides[0] = 1;
-    live.data = values.data();
+    ConstBuffer live{contiguousType(DType::F64, {int64_t(values.size())}),
+                     values.data()};
     TensorSpec spec{tensors[i].name, tensors[i].file, tensors[i].shape};
     specs[i % 2].push_back(spec);
     auto &bytes = data[i % 2].emplace_back(size_t(*spec.bytes()));

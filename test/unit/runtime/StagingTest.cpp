@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/Staging.h"
 #include "FakeDevice.h"
 #include "TemporaryFolder.h"
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/Cast.h"
 #include "runtime/checkpoint/Checkpoint.h"
 
@@ -48,14 +49,7 @@ struct Model {
   }
 
   Buffer buffer(const std::vector<int64_t> &shape, DType dtype) {
-    Buffer buffer;
-    buffer.dtype = dtype;
-    buffer.rank = int(shape.size());
-    for (int64_t i = buffer.rank - 1, stride = 1; i >= 0; --i) {
-      buffer.shape[size_t(i)] = shape[size_t(i)];
-      buffer.strides[size_t(i)] = stride;
-      stride *= shape[size_t(i)];
-    }
+    Buffer buffer{contiguousType(dtype, shape), nullptr};
     auto &bytes = content.emplace_back(size_t(buffer.bytes()));
     buffer.data = device ? device->map(bytes) : bytes.data();
     return buffer;
@@ -95,12 +89,7 @@ static void writeSource(const std::string &folder) {
     std::vector<double> values(size_t(count), 0.0);
     for (double &value : values)
       value = normal(random);
-    Buffer live;
-    live.dtype = DType::F64;
-    live.rank = 1;
-    live.shape[0] = count;
-    live.strides[0] = 1;
-    live.data = values.data();
+    Buffer live{contiguousType(DType::F64, {count}), values.data()};
     tensor.bytes.resize(size_t(*tensor.spec.bytes()));
     storeElements(live, 0, count, dtype, {}, tensor.bytes.data());
     tensors.push_back(std::move(tensor));

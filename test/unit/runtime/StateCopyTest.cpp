@@ -4,6 +4,7 @@
 #include "FakeDevice.h"
 #include "TemporaryFolder.h"
 #include "ThreadRanks.h"
+#include "qwen/Plan/Contiguous.h"
 #include "runtime/checkpoint/CheckpointWriter.h"
 
 #include <array>
@@ -14,18 +15,13 @@ using namespace qwen;
 
 /// `count` elements of float32 at `data`.
 static Buffer floats(void *data, int64_t count) {
-  Buffer buffer;
-  buffer.rank = 1;
-  buffer.shape[0] = count;
-  buffer.strides[0] = 1;
-  buffer.data = data;
-  return buffer;
+  return {contiguousType(DType::F32, {count}), data};
 }
 
 static ParameterView viewOf(const char *name, int64_t count, void *value,
                             void *moment) {
   ParameterView view;
-  view.name = name;
+  view.name = std::string(name);
   view.shape = {count};
   view.value = floats(value, count);
   view.moment1 = view.moment2 = floats(moment, count);
