@@ -39,13 +39,8 @@ template <typename Args> static std::string commonReason(const Args &args) {
     return unexpected("number of tokens", args.q.dim(0), "at most 2097152");
   if (args.lse.dtype != DType::F32)
     return unexpected("lse", dtypeName(args.lse.dtype), "f32");
-  for (auto [name, rows] : {std::pair<const char *, ConstBuffer>{"q", args.q},
-                            {"k", args.k},
-                            {"v", args.v},
-                            {"o", args.o}})
-    if (std::string reason = rowsReason(name, rows); !reason.empty())
-      return reason;
-  return {};
+  return firstOf({rowsReason("q", args.q), rowsReason("k", args.k),
+                  rowsReason("v", args.v), rowsReason("o", args.o)});
 }
 
 std::string qwen::cuda::unsupportedReason(const AttentionArgs &args) {
@@ -53,15 +48,9 @@ std::string qwen::cuda::unsupportedReason(const AttentionArgs &args) {
 }
 
 std::string qwen::cuda::unsupportedReason(const AttentionGradArgs &args) {
-  std::string reason = commonReason(args);
-  for (auto [name, rows] :
-       {std::pair<const char *, ConstBuffer>{"dout", args.dout},
-        {"dq", args.dq},
-        {"dk", args.dk},
-        {"dv", args.dv}})
-    if (reason.empty())
-      reason = rowsReason(name, rows);
-  return reason;
+  return firstOf({commonReason(args), rowsReason("dout", args.dout),
+                  rowsReason("dq", args.dq), rowsReason("dk", args.dk),
+                  rowsReason("dv", args.dv)});
 }
 
 int64_t qwen::cuda::workspaceBytes(const AttentionArgs &args) {

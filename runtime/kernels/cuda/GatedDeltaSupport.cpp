@@ -34,30 +34,18 @@ template <typename Args> static std::string commonReason(const Args &args) {
   if (args.q.dim(0) * args.v.dim(1) > INT32_MAX)
     return unexpected("number of tokens times value heads",
                       args.q.dim(0) * args.v.dim(1), "less than 2^31");
-  for (auto [name, rows] :
-       {std::pair<const char *, const ConstBuffer *>{"q", &args.q},
-        {"k", &args.k},
-        {"v", &args.v}})
-    if (std::string reason = rowsReason(name, *rows); !reason.empty())
-      return reason;
-  return {};
+  return firstOf({rowsReason("q", args.q), rowsReason("k", args.k),
+                  rowsReason("v", args.v)});
 }
 
 std::string qwen::cuda::unsupportedReason(const GatedDeltaArgs &args) {
-  std::string reason = commonReason(args);
-  return reason.empty() ? rowsReason("o", args.o) : reason;
+  return firstOf({commonReason(args), rowsReason("o", args.o)});
 }
 
 std::string qwen::cuda::unsupportedReason(const GatedDeltaGradArgs &args) {
-  std::string reason = commonReason(args);
-  for (auto [name, rows] :
-       {std::pair<const char *, ConstBuffer>{"dout", args.dout},
-        {"dq", args.dq},
-        {"dk", args.dk},
-        {"dv", args.dv}})
-    if (reason.empty())
-      reason = rowsReason(name, rows);
-  return reason;
+  return firstOf({commonReason(args), rowsReason("dout", args.dout),
+                  rowsReason("dq", args.dq), rowsReason("dk", args.dk),
+                  rowsReason("dv", args.dv)});
 }
 
 int64_t qwen::cuda::workspaceBytes(const GatedDeltaArgs &args) {
