@@ -321,6 +321,15 @@ Status qwen::checkLayout(const Checkpoint &checkpoint,
       checkpoint, findProblems(checkpoint, parameters, carryPrefixes, false));
 }
 
+std::span<const std::byte> qwen::originalOf(const StoredTensor &tensor,
+                                            const ParameterView &parameter) {
+  // A float32 master is the exact copy unless the file is wider still.
+  DType kept =
+      parameter.master.data ? parameter.master.dtype : parameter.value.dtype;
+  return holdsExactly(kept, tensor.dtype) ? std::span<const std::byte>()
+                                          : storedSlice(tensor, parameter);
+}
+
 /// Fills all parameters from tensors that fit.
 static StatusOr<LoadReport>
 fillParameters(const Checkpoint &checkpoint,
@@ -328,12 +337,7 @@ fillParameters(const Checkpoint &checkpoint,
   LoadReport report;
   for (ParameterView &parameter : parameters) {
     const StoredTensor &tensor = *checkpoint.find(parameter.name);
-    // A float32 master is the exact copy unless the file is wider still.
-    DType kept =
-        parameter.master.data ? parameter.master.dtype : parameter.value.dtype;
-    parameter.original = holdsExactly(kept, tensor.dtype)
-                             ? std::span<const std::byte>()
-                             : storedSlice(tensor, parameter);
+    parameter.original = originalOf(tensor, parameter);
     QWEN_RETURN_IF_ERROR(loadParameter(checkpoint, tensor, parameter));
     countCast(report, tensor.dtype, parameter.value.dtype, parameter.name);
     ++report.loadedTensors;

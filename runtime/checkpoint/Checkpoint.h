@@ -113,6 +113,12 @@ Status checkLayout(const Checkpoint &checkpoint,
 /// Largest shard of a checkpoint that has no predecessor to imitate.
 inline constexpr int64_t defaultShardBytes = 5'000'000'000;
 
+/// The part of a loaded tensor that a parameter keeps as its original; empty
+/// where the plan's type, or a master, holds every value. `tensor` has the
+/// parameter's shape.
+std::span<const std::byte> originalOf(const StoredTensor &tensor,
+                                      const ParameterView &parameter);
+
 /// Plans the files of the weights: with the shards, names, types, order and
 /// metadata of `source`, or (source null) in shards of its own with the types
 /// of the plan. The parameters must stay until the files are filled.
@@ -127,6 +133,17 @@ Status planWeights(const Checkpoint *source,
 Status planOptimizerState(const Checkpoint *types,
                           std::span<const ParameterView> parameters,
                           int64_t maxShardBytes, CheckpointFiles &files);
+
+/// Both: every file of tensors that a checkpoint in the likeness of `source`
+/// (null: with the plan's types) has.
+Status planCheckpoint(const Checkpoint *source,
+                      std::span<const ParameterView> parameters,
+                      int64_t maxShardBytes, CheckpointFiles &files);
+
+/// Bytes of these files for parameters that are yet to be loaded from `source`,
+/// which has their layout (checkLayout), or set at random where it is null.
+StatusOr<int64_t> checkpointBytes(const Checkpoint *source,
+                                  std::span<const ParameterView> parameters);
 
 /// Writes the files of planWeights into `directory`, on all ranks together.
 Status saveParameters(const std::string &directory, const Checkpoint *source,
@@ -149,6 +166,7 @@ public:
   void remove(const std::string &name) { files.erase(name); }
   /// Takes over the files of `other`; they replace those of the same name.
   void merge(SideFiles other);
+  int64_t bytes() const;
   Status writeTo(const std::string &directory) const;
 
 private:

@@ -71,6 +71,26 @@ Status qwen::planWeights(const Checkpoint *source,
   return okStatus();
 }
 
+Status qwen::planCheckpoint(const Checkpoint *source,
+                            std::span<const ParameterView> parameters,
+                            int64_t maxShardBytes, CheckpointFiles &files) {
+  QWEN_RETURN_IF_ERROR(planWeights(source, parameters, maxShardBytes, files));
+  return planOptimizerState(source, parameters, maxShardBytes, files);
+}
+
+StatusOr<int64_t>
+qwen::checkpointBytes(const Checkpoint *source,
+                      std::span<const ParameterView> parameters) {
+  std::vector<ParameterView> loaded(parameters.begin(), parameters.end());
+  if (source)
+    for (ParameterView &parameter : loaded)
+      parameter.original = originalOf(*source->find(parameter.name), parameter);
+  CheckpointFiles files;
+  QWEN_RETURN_IF_ERROR(
+      planCheckpoint(source, loaded, defaultShardBytes, files));
+  return files.bytes();
+}
+
 /// Writes planned files on all ranks; an error of one is an error of all.
 static Status writeTogether(const std::string &directory, const Status &planned,
                             const CheckpointFiles &files, Communicator &ranks) {
@@ -137,6 +157,16 @@ void SideFiles::addText(const std::string &name, const std::string &text) {
 void SideFiles::merge(SideFiles other) {
   for (auto &[name, content] : other.files)
     files.insert_or_assign(name, std::move(content));
+}
+
+int64_t SideFiles::bytes() const {
+  int64_t bytes = 0;
+  for (auto &[name, content] : files)
+    if (auto *file = std::get_if<MappedFile>(&content))
+      bytes += int64_t(file->bytes().size());
+    else
+      bytes += int64_t(std::get<std::string>(content).size());
+  return bytes;
 }
 
 Status SideFiles::writeTo(const std::string &directory) const {

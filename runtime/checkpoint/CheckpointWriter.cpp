@@ -48,11 +48,8 @@ int64_t CheckpointWriter::step() const { return pending->content.step; }
 /// Plans the files; the first rank makes them, which takes their room.
 Status CheckpointWriter::makeFiles() {
   const CheckpointContent &content = pending->content;
-  QWEN_RETURN_IF_ERROR(planWeights(content.source, content.parameters,
-                                   content.maxShardBytes, pending->files));
-  QWEN_RETURN_IF_ERROR(planOptimizerState(content.source, content.parameters,
-                                          content.maxShardBytes,
-                                          pending->files));
+  QWEN_RETURN_IF_ERROR(planCheckpoint(content.source, content.parameters,
+                                      content.maxShardBytes, pending->files));
   if (ranks.rank() != 0)
     return okStatus();
   if (!directory)

@@ -146,6 +146,15 @@ Status CheckpointFiles::addShards(const std::string &stem,
   return okStatus();
 }
 
+int64_t CheckpointFiles::bytes() const {
+  int64_t bytes = 0;
+  for (const TensorFile &file : tensors)
+    bytes += file.layout.bytes;
+  for (const auto &[name, text] : texts)
+    bytes += int64_t(text.size());
+  return bytes;
+}
+
 Status qwen::reserveFiles(const std::string &directory,
                           const CheckpointFiles &files) {
   for (const TensorFile &file : files.tensors) {

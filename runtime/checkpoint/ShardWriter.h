@@ -56,6 +56,8 @@ struct CheckpointFiles {
   /// index where there is more than that.
   Status addShards(const std::string &stem, std::vector<TensorSource> sources,
                    const SafetensorsMetadata &metadata, int64_t maxShardBytes);
+  /// Of all files together.
+  int64_t bytes() const;
 };
 
 /// Creates the files in their sizes, so that what does not fit the disk is

@@ -40,9 +40,10 @@ class DryRun(CliTest):
             said = re.search(r"a checkpoint takes ([0-9.]+) MB", done.stdout)
             takes = sum(
                 path.stat().st_size
-                for path in (self.folder / masters / "checkpoint-1").iterdir())
-            # Headers of files and the state in text come to some kB.
-            self.assertLess(abs(float(said[1]) * 1e6 - takes), 60e3)
+                for path in (self.folder / masters / "checkpoint-1").iterdir()
+                if path.name != "trainer_state.json")
+            # Two digits behind the point.
+            self.assertLessEqual(abs(float(said[1]) * 1e6 - takes), 5e3)
 
     def test_resumed_run(self):
         self.run_good("qwenrun", *self.arguments())

@@ -3,7 +3,6 @@
 #include "PlanReport.h"
 #include "Session.h"
 
-#include "runtime/checkpoint/Cast.h"
 #include "runtime/support/Format.h"
 
 using namespace qwen;
@@ -187,46 +186,26 @@ static Status runTraining(Session &session, Trainer &trainer,
   return okStatus();
 }
 
-/// What the state of a run holds beside moments and masters where a parameter
-/// has another type than in the files: its exact value, or without a master
-/// the wider tensor that it was read from.
-static int64_t bytesOfOtherTypes(const Checkpoint &source, const Plan &plan) {
-  int64_t bytes = 0;
-  for (const PlanParameter &parameter : plan.parameters()) {
-    const StoredTensor *stored = source.find(parameter.name);
-    if (!stored || stored->dtype == fileDTypeOf(parameter.type.dtype))
-      continue;
-    bool isWider =
-        fileDTypeBytes(stored->dtype) > dtypeBytes(parameter.type.dtype);
-    bool hasMaster =
-        parameter.bucket < 0
-            ? parameter.master.exists()
-            : plan.buckets()[size_t(parameter.bucket)].master.exists();
-    bytes += isWider && !hasMaster ? int64_t(stored->data.size())
-                                   : parameter.type.bytes();
-  }
-  return bytes;
-}
-
 /// A checkpoint must fit the disk. The older ones are removed only after it.
-static Status checkDiskSpace(Session &session, const Plan &plan) {
-  const PlanForecast &forecast = plan.info().forecast;
-  // The forecast is one rank's.
-  int64_t ranks = plan.info().worldSize;
-  int64_t needed = (forecast.parameters + forecast.optimizer) * ranks;
-  if (session.source) {
-    needed =
-        forecast.optimizer * ranks + bytesOfOtherTypes(*session.source, plan);
-    for (const Checkpoint::Shard &shard : session.source->shards())
-      for (const StoredTensor &tensor : shard.file.tensors())
-        needed += static_cast<int64_t>(tensor.data.size());
-  }
+static Status checkDiskSpace(Session &session) {
+  const Checkpoint *source = session.source ? &*session.source : nullptr;
+  QWEN_ASSIGN_OR_RETURN(int64_t tensors,
+                        checkpointBytes(source, session.engine->parameters()));
+  int64_t needed = tensors + session.sideFiles.bytes();
   QWEN_ASSIGN_OR_RETURN(int64_t free,
                         checkFreeSpace(session.options.out, needed));
   print(session.log, "a checkpoint takes {}, {} are free in '{}'\n",
         formatBytes(double(needed)), formatBytes(double(free)),
         session.options.out);
   return okStatus();
+}
+
+/// Whether the weights fit the plan and a checkpoint the disk.
+static Status checkFiles(Session &session) {
+  if (session.source)
+    QWEN_RETURN_IF_ERROR(checkLayout(
+        *session.source, session.engine->parameters(), session.options.carry));
+  return checkDiskSpace(session);
 }
 
 namespace {
@@ -307,8 +286,8 @@ static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
   if (!weights.empty())
     QWEN_RETURN_IF_ERROR(openSource(session, weights));
   QWEN_RETURN_IF_ERROR(ranks.agree(collectSideFiles(session, plan)));
-  QWEN_RETURN_IF_ERROR(ranks.agree(checkDiskSpace(session, plan)));
-  return openEngine(session, plan);
+  QWEN_RETURN_IF_ERROR(openEngine(session, plan));
+  return ranks.agree(checkFiles(session));
 }
 
 /// A short trial of a long run's options is no fault, but should be known.
@@ -374,9 +353,6 @@ Status qwen::dryRun(Session &session, const Plan &plan) {
   Prepared prepared;
   QWEN_RETURN_IF_ERROR(prepare(session, plan, prepared));
   QWEN_ASSIGN_OR_RETURN(Trainer trainer, makeTrainer(session, prepared));
-  if (session.source)
-    QWEN_RETURN_IF_ERROR(session.ranks->agree(checkLayout(
-        *session.source, session.engine->parameters(), session.options.carry)));
   print(session.log, "dry run: plan, data, weights, memory and output are "
                      "good; nothing was trained or written\n");
   return okStatus();

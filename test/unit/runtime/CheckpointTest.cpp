@@ -318,6 +318,45 @@ TEST(CheckpointTest, OptimizerStateOfAnotherPlanIsRefused) {
                "moment1.model.a is F32[3], the plan has F32[1, 3]");
 }
 
+/// Loads parameters and writes what their checkpoint has; returns its bytes on
+/// the disk.
+static StatusOr<int64_t> writtenBytes(const Checkpoint *source,
+                                      std::vector<ParameterView> parameters) {
+  TemporaryFolder out;
+  CheckpointFiles files;
+  if (source)
+    QWEN_RETURN_IF_ERROR(loadParameters(*source, parameters, {}).status());
+  QWEN_RETURN_IF_ERROR(
+      planCheckpoint(source, parameters, defaultShardBytes, files));
+  QWEN_RETURN_IF_ERROR(reserveFiles(out.path, files));
+  QWEN_RETURN_IF_ERROR(fillFiles(out.path, files, 0, 1));
+  int64_t bytes = 0;
+  for (auto &entry : std::filesystem::directory_iterator(out.path))
+    bytes += int64_t(entry.file_size());
+  return bytes;
+}
+
+TEST(CheckpointTest, BytesAreKnownBeforeAnythingIsLoaded) {
+  TemporaryFolder in;
+  writeSharded(in.path);
+  auto source = Checkpoint::open(in.path);
+  ASSERT_OK(source.status());
+  // The originals of what is narrower than its file, or masters.
+  Model plain = shardedModel(), masters;
+  masters.add("model.a", {3}, DType::F32);
+  masters.add("model.A_log", {2}, DType::BF16, true);
+  masters.add("model.b", {1}, DType::BF16, true);
+  for (const Model *model : {&plain, &masters})
+    for (const Checkpoint *from :
+         {&source.value(), static_cast<Checkpoint *>(nullptr)}) {
+      auto told = checkpointBytes(from, model->views);
+      ASSERT_OK(told.status());
+      auto written = writtenBytes(from, model->views);
+      ASSERT_OK(written.status());
+      EXPECT_EQ(*told, *written) << (from ? "like a source" : "its own");
+    }
+}
+
 TEST(CheckpointTest, NonFiniteIsFoundByName) {
   Model model = shardedModel();
   ASSERT_OK(checkFinite(model.views));
@@ -339,10 +378,16 @@ TEST(SideFilesTest, CopiesWhatBelongsToTheModel) {
   ASSERT_OK(files.addFolder(in.path));
   writeFile(in / "other", "mine");
   ASSERT_OK(files.addFile(in / "other", "config.json"));
+  files.addText("notes.txt", "text");
   std::filesystem::remove_all(in.path);
   ASSERT_OK(files.writeTo(out.path));
   EXPECT_EQ(readFile(out / "config.json"), "mine");
   EXPECT_EQ(readFile(out / "merges.txt"), "merges.txt");
-  auto entries = std::filesystem::directory_iterator(out.path);
-  EXPECT_EQ(std::distance(begin(entries), end(entries)), 5);
+  int64_t count = 0, bytes = 0;
+  for (auto &entry : std::filesystem::directory_iterator(out.path)) {
+    ++count;
+    bytes += int64_t(entry.file_size());
+  }
+  EXPECT_EQ(count, 6);
+  EXPECT_EQ(files.bytes(), bytes);
 }
