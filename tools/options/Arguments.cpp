@@ -42,5 +42,8 @@ std::string qwen::describe(const CLI::App &app, const CLI::ParseError &error) {
   }
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
+  // "--seed: 1 required UINT missing".
+  if (text.ends_with(" missing"))
+    return text.substr(0, text.find(':')) + ": expected a value, found none";
   return text;
 }
