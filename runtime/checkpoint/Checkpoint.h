@@ -190,6 +190,11 @@ loadOptimizerState(const std::string &directory,
                    std::span<ParameterView> parameters,
                    Communicator &ranks = selfCommunicator());
 
+/// Whether the files hold what `loadOptimizerState` would read, of the right
+/// types and shapes; originals aside, whose types those of the weights say.
+Status checkOptimizerState(const std::string &directory,
+                           std::span<const ParameterView> parameters);
+
 /// FailedPrecondition that names the first parameter or moment with a NaN or an
 /// infinity, in this rank's slices.
 Status checkFinite(std::span<const ParameterView> parameters);

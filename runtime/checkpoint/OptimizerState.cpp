@@ -88,48 +88,81 @@ static bool restoreOriginal(const Checkpoint &state, ParameterView &parameter,
   return true;
 }
 
+namespace {
+/// A tensor of the files and its place.
+struct StateCopy {
+  FileDType dtype;
+  std::span<const std::byte> from;
+  Buffer to;
+  DeviceMemory *memory;
+};
+
+/// What the files of a state hold of the parameters, originals aside.
+struct FoundState {
+  std::vector<StateCopy> copies;
+  std::vector<std::string> problems;
+  size_t known = 0;
+};
+} // namespace
+
+static void findState(const Checkpoint &state, const ParameterView &parameter,
+                      FoundState &found) {
+  bool exact = state.find("value." + parameter.name) != nullptr;
+  visitState(
+      parameter, exact, [&](const std::string &name, const Buffer &buffer) {
+        const StoredTensor *tensor = state.find(name);
+        TensorSpec expected{name, fileDTypeOf(buffer.dtype), parameter.shape};
+        if (!tensor)
+          found.problems.push_back(fmt::format("{} is missing", name));
+        else if (toString(*tensor) != toString(expected))
+          found.problems.push_back(fmt::format("{} is {}, the plan has {}",
+                                               name, toString(*tensor),
+                                               toString(expected)));
+        else
+          found.copies.push_back({tensor->dtype,
+                                  storedSlice(*tensor, parameter), buffer,
+                                  parameter.memory});
+        ++found.known;
+      });
+}
+
+static Status checkFound(const Checkpoint &state, FoundState &found) {
+  size_t total = 0;
+  for (const Checkpoint::Shard &shard : state.shards())
+    total += shard.file.tensors().size();
+  if (found.problems.empty() && found.known != total)
+    found.problems.push_back(fmt::format(
+        "{} tensors in the files, {} known to the plan", total, found.known));
+  if (found.problems.empty())
+    return okStatus();
+  return dataLoss("optimizer state in '{}' does not fit the plan: {}",
+                  state.directory(), listFirst(found.problems));
+}
+
+Status qwen::checkOptimizerState(const std::string &directory,
+                                 std::span<const ParameterView> parameters) {
+  QWEN_ASSIGN_OR_RETURN(Checkpoint state,
+                        Checkpoint::open(directory, "optimizer"));
+  FoundState found;
+  for (const ParameterView &parameter : parameters) {
+    found.known += state.find("original." + parameter.name) != nullptr;
+    findState(state, parameter, found);
+  }
+  return checkFound(state, found);
+}
+
 /// loadOptimizerState on one rank.
 static StatusOr<Checkpoint> loadState(const std::string &directory,
                                       std::span<ParameterView> parameters) {
   QWEN_ASSIGN_OR_RETURN(Checkpoint state,
                         Checkpoint::open(directory, "optimizer"));
-  struct Copy {
-    FileDType dtype;
-    std::span<const std::byte> from;
-    Buffer to;
-    DeviceMemory *memory;
-  };
-  std::vector<Copy> copies;
-  std::vector<std::string> problems;
-  size_t known = 0, total = 0;
-  for (const Checkpoint::Shard &shard : state.shards())
-    total += shard.file.tensors().size();
+  FoundState found;
   for (ParameterView &parameter : parameters) {
-    known += restoreOriginal(state, parameter, problems);
-    bool exact = state.find("value." + parameter.name) != nullptr;
-    visitState(
-        parameter, exact, [&](const std::string &name, const Buffer &buffer) {
-          const StoredTensor *tensor = state.find(name);
-          TensorSpec expected{name, fileDTypeOf(buffer.dtype), parameter.shape};
-          if (!tensor)
-            problems.push_back(fmt::format("{} is missing", name));
-          else if (toString(*tensor) != toString(expected))
-            problems.push_back(fmt::format("{} is {}, the plan has {}", name,
-                                           toString(*tensor),
-                                           toString(expected)));
-          else
-            copies.push_back({tensor->dtype, storedSlice(*tensor, parameter),
-                              buffer, parameter.memory});
-          ++known;
-        });
+    found.known += restoreOriginal(state, parameter, found.problems);
+    findState(state, parameter, found);
   }
-  if (problems.empty() && known != total)
-    problems.push_back(fmt::format(
-        "{} tensors in the files, {} known to the plan", total, known));
-  if (!problems.empty())
-    return dataLoss("optimizer state in '{}' does not fit the plan: {}",
-                    directory, listFirst(problems));
-  for (const Copy &copy : copies) {
+  QWEN_RETURN_IF_ERROR(checkFound(state, found));
+  for (const StateCopy &copy : found.copies) {
     Staging staging(*copy.memory);
     QWEN_RETURN_IF_ERROR(staging.load(copy.dtype, copy.from, copy.to));
   }

@@ -53,6 +53,15 @@ class DryRun(CliTest):
         self.assertIn("resuming from 'out/checkpoint-3'", done.stdout)
         self.assertEqual(snapshot(self.folder), before)
 
+    def test_optimizer_state_that_the_plan_does_not_have(self):
+        plan = self.folder / "bf16.fb"
+        build_plan(plan, "--moment-type=bf16")
+        self.run_good("qwenrun", *self.arguments())
+        for more in ((), ("--dry-run",)):
+            self.run_bad("qwenrun", plan, *self.arguments(
+                "--resume", *more, start=(), steps=9)[1:],
+                         says="optimizer state in 'out/checkpoint-3'")
+
     def test_faults_are_those_of_training(self):
         other = ("--weights", GOLDEN / UNTIED / "checkpoint")
         self.run_bad("qwenrun", *self.arguments("--dry-run", start=other),

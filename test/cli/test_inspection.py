@@ -120,6 +120,13 @@ class Profile(WithPlan):
         self.run_bad("qwenrun", self.plan, "--profile=1", "--profile-trace",
                      "missing/trace.json", says="missing/trace.json")
 
+    def test_trace_has_its_place_before_anything_is_measured(self):
+        """The weights, which come first, are not there either."""
+        self.run_bad("qwenrun", self.plan, "--profile=1", "--weights", "none",
+                     "--profile-trace", "missing/x", says="missing/x")
+        self.profile("--profile=1", "--out", "new/out")
+        self.assertTrue((self.folder / "new/out/profile.json").exists())
+
 
 class Selfcheck(WithPlan):
 

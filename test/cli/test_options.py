@@ -39,6 +39,8 @@ class CommandLine(WithPlan):
             (("--lr", "-1"), "--lr"),
             (("--lr", "nan"), "--lr"),
             (("--lr", "inf"), "--lr"),
+            (("--lr", "1e39"), "from 0 to 3.402"),
+            (("--eps", "1e39"), "from 1.17"),
             (("--min-lr", "1"), "--min-lr"),
             (("--schedule", "square"), "square"),
             (("--warmup", "many"), "warmup"),
@@ -82,6 +84,12 @@ class CommandLine(WithPlan):
         self.run_bad("qwenrun", *GOOD, "--weights", "w", says="--weights")
         self.run_bad("qwenrun", *GOOD, "--init", "zero", says="zero")
         self.run_bad("qwenrun", *GOOD, "--eval-only", says="--eval")
+        self.run_bad("qwenrun", *GOOD, "--info", "--dry-run", says="--info")
+        self.run_bad("qwenrun", *GOOD, "--schedule", "wsd", "--warmup", "60%",
+                     "--decay", "0.5", says="--warmup and --decay")
+        # What is resumed is a run; an evaluation has no weights then.
+        self.run_bad("qwenrun", "plan.fb", "--eval", "data", "--eval-only",
+                     "--resume", "out", says="--weights")
 
     def test_what_is_needed(self):
         self.run_bad("qwenrun", says="plan")
@@ -154,6 +162,9 @@ class ConfigFile(WithPlan):
             ('lr = "fast"', "fast"),
             ("lr = -1", "--lr"),
             ("lr = [1, 2]", "lr"),
+            ("steps = 2", "'steps': expected one value, found 2"),
+            ("lr = 1\nseed = 1\nlr = 1", "'lr' is given twice"),
+            ('eval = ["data", "none"]', "'eval': expected one value, found 2"),
             ('schedule = "square"', "square"),
             ("accumulation = 0", "--accumulation"),
             ("epochs = 2", "--epochs"),

@@ -55,6 +55,9 @@ private:
 static constexpr double largestCount = 1e9;
 static constexpr OptionRange counts = OptionRange::whole(0, largestCount);
 static constexpr OptionRange positive = OptionRange::whole(1, largestCount);
+/// What kernels compute with is float32.
+static constexpr OptionRange floats = {.most =
+                                           std::numeric_limits<float>::max()};
 
 static constexpr const char *footer =
     "Step lines: tokens/s counts tokens that are not padding. MFU = model "
@@ -114,21 +117,21 @@ void Parser::addDataOptions() {
 void Parser::addOptimizerOptions() {
   Schedule &rates = options.trainer.schedule;
   AdamWOptions &adamw = options.trainer.adamw;
-  addNumber(app, "--lr", rates.peak, OptionRange(), "Peak learning rate");
+  addNumber(app, "--lr", rates.peak, floats, "Peak learning rate");
   app.add_option("--schedule", schedule, "constant, linear, cosine or wsd");
   app.add_option("--warmup", warmup, "Warm-up: steps, or a part (0.03, 3%)");
   app.add_option("--decay", decay, "Last part of wsd: steps, or a part");
-  addNumber(app, "--min-lr", rates.minimum, OptionRange(),
-            "Learning rate at the end");
+  addNumber(app, "--min-lr", rates.minimum, floats, "Learning rate at the end");
   addNumber(app, "--beta1", adamw.beta1, {.most = 1, .mostExcluded = true},
             "AdamW beta1");
   addNumber(app, "--beta2", adamw.beta2, {.most = 1, .mostExcluded = true},
             "AdamW beta2");
   addNumber(app, "--eps", adamw.epsilon,
-            {.least = std::numeric_limits<float>::min()}, "AdamW epsilon");
-  addNumber(app, "--weight-decay", adamw.weightDecay, OptionRange(),
+            {.least = std::numeric_limits<float>::min(), .most = floats.most},
+            "AdamW epsilon");
+  addNumber(app, "--weight-decay", adamw.weightDecay, floats,
             "Decoupled decay");
-  addNumber(app, "--clip", adamw.maxGradNorm, OptionRange(),
+  addNumber(app, "--clip", adamw.maxGradNorm, floats,
             "Largest global gradient norm; 0: no clipping");
 }
 
@@ -211,6 +214,7 @@ Parser::parse(std::span<const std::string> arguments,
 /// Every key of the file is an option.
 Status Parser::checkNames(const std::string &configPath) const {
   std::vector<std::string> known = optionNames(app);
+  std::set<std::string> seen;
   for (const CLI::ConfigItem &item :
        app.get_config_formatter()->from_file(configPath)) {
     bool isSection = item.name == "++" || item.name == "--";
@@ -222,6 +226,14 @@ Status Parser::checkNames(const std::string &configPath) const {
       return invalidArgument("'{}': no option '{}'{}", configPath,
                              printable(item.name),
                              guessName(item.name, known, ""));
+    if (!seen.insert(item.name).second)
+      return invalidArgument("'{}': '{}' is given twice", configPath,
+                             item.name);
+    // Of a flag it is 0.
+    auto most = size_t(app["--" + item.name]->get_items_expected_max());
+    if (item.inputs.size() > std::max<size_t>(most, 1))
+      return invalidArgument("'{}': '{}': expected one value, found {}",
+                             configPath, item.name, item.inputs.size());
   }
   return okStatus();
 }
@@ -274,13 +286,18 @@ static Status firstBroken(std::span<const Rule> rules) {
   return okStatus();
 }
 
+/// The part of a run that is given as one.
+static double partOf(const StepSpan &span) {
+  return span.isRatio ? span.value : 0;
+}
+
 /// Options that contradict each other or that nothing would look at.
 Status Parser::checkContradictions() const {
   const TrainerOptions &trainer = options.trainer;
   const Schedule &rates = trainer.schedule;
   int ways = int(options.benchmark > 0) + int(options.profile > 0) +
              int(options.selfcheck) + int(options.evalOnly) +
-             int(options.dryRun);
+             int(options.dryRun) + int(options.info);
   bool isMeasuring = options.benchmark > 0 || options.profile > 0;
   const Rule rules[] = {
       {trainer.packsPerStep == 0 || trainer.accumulation == 1,
@@ -292,8 +309,11 @@ Status Parser::checkContradictions() const {
        "--min-lr needs another --schedule than constant"},
       {!isGiven("--decay") || rates.kind == ScheduleKind::Wsd,
        "--decay needs --schedule wsd"},
-      {ways <= 1, "--benchmark, --profile, --selfcheck, --eval-only and "
-                  "--dry-run exclude each other"},
+      {rates.kind != ScheduleKind::Wsd ||
+           partOf(rates.warmup) + partOf(rates.decay) <= 1,
+       "--warmup and --decay are together more than all steps"},
+      {ways <= 1, "--benchmark, --profile, --selfcheck, --eval-only, "
+                  "--dry-run and --info exclude each other"},
       {options.documents.empty() || options.data.empty(),
        "--documents and --data exclude each other"},
       {options.documents.empty() || isMeasuring,
@@ -322,7 +342,9 @@ static Status checkRequired(const Options &options) {
     return invalidArgument("--weights and --init exclude each other");
   if (options.benchmark > 0 || options.profile > 0 || options.selfcheck)
     return okStatus();
-  if (!random && options.weights.empty() && !options.resume)
+  // What --resume goes on with is a run.
+  bool isResuming = options.resume && !options.evalOnly;
+  if (!random && options.weights.empty() && !isResuming)
     return invalidArgument(
         "no weights: give --weights FOLDER or --init random");
   if (options.evalOnly)

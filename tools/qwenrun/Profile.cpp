@@ -110,8 +110,25 @@ static std::string tracePath(const Options &options) {
   return (std::filesystem::path(options.out) / "profile.json").string();
 }
 
+/// Known before the steps are measured. The output folder is made, as that of
+/// training is.
+static Status checkTrace(const Options &options) {
+  std::string path = tracePath(options);
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (folder.empty())
+    folder = ".";
+  if (!options.profileTrace.empty() &&
+      !std::filesystem::is_directory(folder, error))
+    return makeError(StatusCode::NotFound, "no folder for the trace '{}'",
+                     path);
+  return ensureWritableDirectory(folder.string());
+}
+
 Status qwen::profile(Session &session, const Plan &plan) {
   const Options &options = session.options;
+  QWEN_RETURN_IF_ERROR(session.ranks->agree(
+      session.isFirst() ? checkTrace(options) : okStatus()));
   QWEN_ASSIGN_OR_RETURN(TokenDataset data, openBenchmarkData(session, plan));
   if (!options.weights.empty())
     QWEN_RETURN_IF_ERROR(openSource(session, options.weights));

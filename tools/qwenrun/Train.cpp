@@ -200,11 +200,14 @@ static Status checkDiskSpace(Session &session) {
   return okStatus();
 }
 
-/// Whether the weights fit the plan and a checkpoint the disk.
-static Status checkFiles(Session &session) {
+/// Whether weights and optimizer state fit the plan and a checkpoint the disk.
+static Status checkFiles(Session &session, const Start &start) {
   if (session.source)
     QWEN_RETURN_IF_ERROR(checkLayout(
         *session.source, session.engine->parameters(), session.options.carry));
+  if (!start.checkpoint.empty())
+    QWEN_RETURN_IF_ERROR(
+        checkOptimizerState(start.checkpoint, session.engine->parameters()));
   return checkDiskSpace(session);
 }
 
@@ -287,7 +290,7 @@ static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
     QWEN_RETURN_IF_ERROR(openSource(session, weights));
   QWEN_RETURN_IF_ERROR(ranks.agree(collectSideFiles(session, plan)));
   QWEN_RETURN_IF_ERROR(openEngine(session, plan));
-  return ranks.agree(checkFiles(session));
+  return ranks.agree(checkFiles(session, prepared.start));
 }
 
 /// A short trial of a long run's options is no fault, but should be known.
