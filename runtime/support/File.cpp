@@ -31,7 +31,8 @@ Status qwen::systemStatus(std::string_view action, const std::string &path,
 }
 
 StatusOr<MappedFile> MappedFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe that nobody writes to must not be waited for.
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     return systemStatus("open", path, errno);
   struct stat info{};

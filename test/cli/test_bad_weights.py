@@ -1,6 +1,7 @@
 """qwenrun refuses checkpoints that are cut, lie, or do not fit the plan."""
 
 import json
+import os
 import shutil
 import struct
 import unittest
@@ -61,6 +62,21 @@ class SingleFile(BadWeights):
             with self.subTest(size=size):
                 self.path.write_bytes(content[:size])
                 self.refused("model.safetensors")
+
+    def test_hole_is_warned_of(self):
+        """An unfinished download may have the right size already."""
+        content = self.path.read_bytes()
+        with self.path.open("wb") as file:
+            file.write(content[:len(content) // 2])
+            file.truncate(len(content))
+        done = self.run_good("qwenrun", *self.arguments(), "--dry-run")
+        self.assertRegex(done.stdout, r"warning: \d+ bytes of '.*model.saf"
+                         "etensors' are a hole that reads as zeros")
+
+    def test_pipe_is_not_waited_for(self):
+        self.path.unlink()
+        os.mkfifo(self.path)
+        self.refused("is not a regular file")
 
     def test_too_long(self):
         self.data += b"\0"

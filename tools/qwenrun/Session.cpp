@@ -9,6 +9,8 @@
 #include "runtime/trainer/Initialize.h"
 
 #include <cmath>
+#include <fcntl.h>
+#include <unistd.h>
 
 using namespace qwen;
 
@@ -41,9 +43,39 @@ Status qwen::openEngine(Session &session, const Plan &plan) {
   return okStatus();
 }
 
+/// Bytes of a file that nothing was ever written to, and that read as zeros.
+static int64_t holeBytes(const std::string &path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    return 0;
+  off_t size = ::lseek(descriptor, 0, SEEK_END), bytes = 0;
+  for (off_t hole = 0; hole < size;) {
+    hole = ::lseek(descriptor, hole, SEEK_HOLE); // at the latest the end
+    if (hole < 0 || hole >= size)
+      break;
+    off_t data = ::lseek(descriptor, hole, SEEK_DATA);
+    bytes += (data < 0 ? size : data) - hole;
+    hole = data < 0 ? size : data;
+  }
+  ::close(descriptor);
+  return bytes;
+}
+
+/// No error: some disks store written zeros in this way.
+static void warnOfHoles(const Session &session) {
+  for (const Checkpoint::Shard &shard : session.source->shards())
+    if (int64_t bytes = holeBytes(shard.file.path()); bytes > 0)
+      print(session.log,
+            "warning: {} bytes of '{}' are a hole that reads as zeros; is it "
+            "a whole copy?\n",
+            bytes, shard.file.path());
+}
+
 Status qwen::openSource(Session &session, const std::string &path) {
   QWEN_ASSIGN_OR_RETURN(session.source,
                         agreed(session, Checkpoint::open(path)));
+  if (session.isFirst())
+    warnOfHoles(session);
   return okStatus();
 }
 
