@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t hidden = 128;
 /// In one document alone.
 constexpr int32_t rareToken = 200;
 
@@ -152,13 +151,22 @@ TEST_F(NonFiniteRanks, OneDocumentIsFoundOnWhateverRankItIs) {
   // An element of the last norm that overflows where it is nearly all of the
   // hidden vector, as the rare token makes it.
   constexpr size_t element = 77;
-  change("embed_tokens.weight", [](std::span<float> weight) {
-    weight[size_t(rareToken * hidden) + element] = 1e4f;
-  });
+  size_t hidden = 0;
   // Not one of "linear_attn.norm.weight".
-  change("model.norm.weight", [](std::span<float> weight) {
+  change("model.norm.weight", [&](std::span<float> weight) {
+    hidden = weight.size();
     weight[element] =
         std::numeric_limits<float>::max() / (0.75f * std::sqrt(float(hidden)));
+  });
+  ASSERT_GT(hidden, element);
+  change("embed_tokens.weight", [&](std::span<float> weight) {
+    weight[rareToken * hidden + element] = 1e4f;
+  });
+  // Else the other documents' gradients would overflow where they meet that
+  // weight.
+  change("lm_head.weight", [&](std::span<float> weight) {
+    for (size_t i = element; i < weight.size(); i += hidden)
+      weight[i] = 1e-12f;
   });
   std::vector<std::string> packs;
   for (int ranks : {1, 3}) {
