@@ -23,12 +23,11 @@ double Cluster::ringSeconds(int64_t ranks, double bytes) const {
   if (ranks <= 1)
     return 0;
   int64_t nodes = (ranks + nodeSize - 1) / nodeSize;
-  double bandwidth =
-      nodes == 1 ? linkBandwidth
-                 : std::min(linkBandwidth, networkBandwidth * double(nodeSize));
+  double links = linkBandwidth * linkEfficiency;
+  double adapters = networkBandwidth * networkEfficiency * double(nodeSize);
   double moved = bytes * double(ranks - 1) / double(ranks);
   return fastestRing(ranks - nodes, nodes - 1,
-                     moved / (bandwidth * efficiency));
+                     moved / (nodes == 1 ? links : std::min(links, adapters)));
 }
 
 double Cluster::replicaSumSeconds(int64_t replicas, double bytes) const {
@@ -36,5 +35,5 @@ double Cluster::replicaSumSeconds(int64_t replicas, double bytes) const {
     return 0;
   double moved = 2 * bytes * double(replicas - 1) / double(replicas);
   return fastestRing(0, 2 * (replicas - 1),
-                     moved / (networkBandwidth * efficiency));
+                     moved / (networkBandwidth * networkEfficiency));
 }

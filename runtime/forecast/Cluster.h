@@ -34,8 +34,9 @@ struct Cluster {
   /// Bytes a second of a GPU in one direction, to GPUs of its node and of
   /// others.
   double linkBandwidth = 450e9, networkBandwidth = 50e9;
-  /// What collectives reach of these.
-  double efficiency = 0.8;
+  /// What collectives reach of these. Links: all-gathers of 1.27 GB a rank on
+  /// two H200s (tools/bench/results); network: not measured.
+  double linkEfficiency = 0.57, networkEfficiency = 0.8;
 
   /// Seconds of an all-gather or a reduce-scatter over `ranks` GPUs that fill
   /// nodes or lie in one. `bytes` are those of the whole.

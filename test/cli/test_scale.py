@@ -65,7 +65,7 @@ class Scale(CliTest):
 
     def test_given_rates(self):
         _, rows = self.scale("--scale=2", *SLOW)
-        _, halved = self.scale("--scale=2", *SLOW, "--link-efficiency=0.4")
+        _, halved = self.scale("--scale=2", *SLOW, "--link-efficiency=0.285")
         self.assertAlmostEqual(halved[1]["gather"] / rows[1]["gather"], 2,
                                delta=0.1)
         _, measured = self.scale("--scale=2", *SLOW, "--measured-ms=1000")

@@ -40,9 +40,10 @@ void printAssumptions(const Plan &plan, const ScaleAssumptions &a, Text out) {
                    a.measuredSeconds * 1e3);
   fmt::format_to(out,
                  "  collectives  rings at {:.3g} % of {:.5g} GB/s in a node of "
-                 "{} GPUs, of {:.5g} GB/s a GPU between nodes\n",
-                 a.cluster.efficiency * 100, a.cluster.linkBandwidth * 1e-9,
-                 a.cluster.nodeSize, a.cluster.networkBandwidth * 1e-9);
+                 "{} GPUs, {:.3g} % of {:.5g} GB/s a GPU between nodes\n",
+                 a.cluster.linkEfficiency * 100, a.cluster.linkBandwidth * 1e-9,
+                 a.cluster.nodeSize, a.cluster.networkEfficiency * 100,
+                 a.cluster.networkBandwidth * 1e-9);
   fmt::format_to(out,
                  "  a step       of a rank: {} micro-batch{} of {} tokens in "
                  "documents of {}, and the update\n",

@@ -48,8 +48,10 @@ static void addRates(Adder &options, Cluster &cluster, DeviceRates &device) {
               "GB/s of a GPU's network adapter; 400 Gb/s");
   options.add("--node-size", cluster.nodeSize, 1, OptionRange::whole(1, 1024),
               "GPUs of a node");
-  options.add("--link-efficiency", cluster.efficiency, 1, partRange,
-              "What collectives reach of both bandwidths");
+  options.add("--link-efficiency", cluster.linkEfficiency, 1, partRange,
+              "What collectives reach of the links; measured on two H200s");
+  options.add("--network-efficiency", cluster.networkEfficiency, 1, partRange,
+              "What collectives reach of the network");
   options.add("--peak-tflops", device.peakFlops, 1e12, {0.001, 1e6},
               "Of a GPU, dense bf16; an H200's");
   options.add("--memory-bandwidth", device.memoryBandwidth, 1e9, {1, 1e6},

@@ -14,7 +14,7 @@ Cluster roundCluster(int64_t nodeSize) {
   cluster.nodeSize = nodeSize;
   cluster.linkBandwidth = 100e9;
   cluster.networkBandwidth = 10e9;
-  cluster.efficiency = 1;
+  cluster.linkEfficiency = cluster.networkEfficiency = 1;
   return cluster;
 }
 
@@ -53,9 +53,15 @@ TEST(Cluster, TheNetworkLimitsRingsOverNodes) {
 }
 
 TEST(Cluster, EfficiencyIsOfTheBandwidth) {
-  Cluster cluster = roundCluster(8);
-  cluster.efficiency = 0.5;
+  Cluster cluster = roundCluster(2);
+  cluster.linkEfficiency = 0.5;
   EXPECT_DOUBLE_EQ(cluster.ringSeconds(2, 100e9), 1 + 3.4e-6);
+  // Adapters limit as before.
+  EXPECT_DOUBLE_EQ(cluster.ringSeconds(4, 100e9),
+                   roundCluster(2).ringSeconds(4, 100e9));
+  cluster.networkEfficiency = 0.5;
+  EXPECT_DOUBLE_EQ(cluster.ringSeconds(4, 100e9),
+                   75.0 / 10 + 2 * 3.4e-6 + 14e-6);
 }
 
 /// A sum is a scatter and a gather: 2 x 3/4 of 10 GB at 10 GB/s, 6 hops.

@@ -23,7 +23,8 @@ ScaleAssumptions slowMachine() {
   ScaleAssumptions assumptions;
   assumptions.device = {1e30, 1, 1, 1};
   assumptions.cluster.linkBandwidth = 1;
-  assumptions.cluster.efficiency = 1;
+  assumptions.cluster.linkEfficiency = 1;
+  assumptions.cluster.networkEfficiency = 1;
   return assumptions;
 }
 
