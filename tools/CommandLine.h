@@ -15,6 +15,7 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <csignal>
 #include <vector>
 
 namespace qwen {
@@ -72,6 +73,9 @@ inline std::string nearestOption(llvm::StringRef given, llvm::StringRef text) {
     return "; --help lists the options";
   return ("; did you mean " + guess + "?").str();
 }
+
+/// A file larger than allowed is an error of writing it, as a full disk is.
+inline void reportLargeFiles() { std::signal(SIGXFSZ, SIG_IGN); }
 
 /// Reads the command line. False where it is wrong, which is then said.
 inline bool parseCommandLine(int argc, char **argv, llvm::StringRef overview) {

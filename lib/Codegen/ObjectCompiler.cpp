@@ -10,6 +10,7 @@
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -30,7 +31,7 @@ static Expected<std::string> findLinker() {
                    " nor ld.lld or ld on the PATH");
 }
 
-/// A temporary file that goes away with its holder.
+/// A temporary file that goes away with its holder, or by a signal.
 struct TemporaryFile {
   SmallString<128> path;
   std::unique_ptr<FileRemover> remover;
@@ -40,7 +41,21 @@ struct TemporaryFile {
             sys::fs::createTemporaryFile("qwenc", suffix, path))
       return makeError("cannot create a temporary file: " + error.message());
     remover = std::make_unique<FileRemover>(path);
+    sys::RemoveFileOnSignal(path);
     return Error::success();
+  }
+  Error write(StringRef data) const {
+    std::error_code error;
+    raw_fd_ostream os(path, error);
+    if (!error) {
+      os << data;
+      os.flush();
+      // Left in the stream, the error would end the process.
+      error = os.error();
+      os.clear_error();
+    }
+    return error ? makeError("cannot write " + path + ": " + error.message())
+                 : Error::success();
   }
   Expected<std::string> read() const {
     auto buffer = MemoryBuffer::getFile(path);
@@ -62,10 +77,7 @@ static Expected<std::string> link(StringRef object) {
        {std::pair(&in, "o"), {&out, "so"}, {&messages, "txt"}})
     if (Error error = file->create(suffix))
       return error;
-  if (Error error = writeToOutput(in.path, [&](raw_ostream &os) {
-        os << object;
-        return Error::success();
-      }))
+  if (Error error = in.write(object))
     return error;
 
   // No build id, no time stamps: the same code gives the same plan. The

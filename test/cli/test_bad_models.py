@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import resource
 import subprocess
 import unittest
 
@@ -304,6 +305,32 @@ class BadModels(CliTest):
         self.run_into_full_disk("qwenc", good, "-o", "plan.fb")
         self.run_into_full_disk("qwenc", "--list-stages")
         self.run_bad("qwenc", good, "-o", "/dev/full", says="No space left")
+
+    def test_full_disk_of_temporary_files(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        call = with_small_disk(disk, "8k", [
+            "sh", "-c", 'TMPDIR=disk "$@"; echo "status $?"; ls disk', "sh",
+            *command("qwenc", self.shared / "good.mlir", "-o", "plan.fb")])
+        if call is None:
+            self.skipTest("this machine gives no user a file system")
+        done = subprocess.run(call, cwd=self.folder, capture_output=True,
+                              text=True, timeout=240)
+        self.assertEqual(done.stdout, "status 1\n")
+        self.assertRegex(done.stderr, r"^\S+good.mlir:1:1: error: cannot write "
+                         r"disk/\S+: No space left on device\n$")
+
+    def test_limit_on_the_size_of_files(self):
+        """ulimit -f, as a quota may be set."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        done = subprocess.run(
+            command("qwenc", self.shared / "good.mlir", "--stop-after=import",
+                    "-o", "ir.mlir"), cwd=self.folder, capture_output=True,
+            text=True, timeout=240, preexec_fn=limit)
+        self.assertEqual((done.returncode, done.stderr), (
+            1, "qwenc: error: cannot write 'ir.mlir': File too large\n"))
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_full_disk_keeps_the_old_plan(self):
         """The disk has room for a part of the new one."""

@@ -118,6 +118,7 @@ Status run() {
 } // namespace
 
 int main(int argc, char **argv) {
+  reportLargeFiles();
   // Else the output could get the number of a closed standard stream.
   if (std::error_code error = sys::Process::FixupStandardFileDescriptors())
     return 1;

@@ -344,6 +344,7 @@ LogicalResult compile(const Flags &flags) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  reportLargeFiles();
   // Else the plan could get the number of a closed standard stream.
   if (llvm::sys::Process::FixupStandardFileDescriptors())
     return 1;

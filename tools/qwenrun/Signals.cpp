@@ -50,7 +50,11 @@ void qwen::openStandardStreams() {
       (void)::open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
 }
 
-void qwen::reportLostFiles() { setHandler(SIGBUS, endOnLostFile, 0); }
+void qwen::reportLostFiles() {
+  setHandler(SIGBUS, endOnLostFile, 0);
+  // A file larger than allowed is an error of writing it, as a full disk is.
+  setHandler(SIGXFSZ, SIG_IGN, 0);
+}
 
 void qwen::catchStopSignals(bool ofRanks) {
   for (int signal : stopSignals) {

@@ -10,7 +10,8 @@ namespace qwen {
 void openStandardStreams();
 
 /// A mapped file that somebody cut short, or whose disk failed, ends the
-/// process by SIGBUS: this makes it one line and exit status 1.
+/// process by SIGBUS: this makes it one line and exit status 1. A file that
+/// grows above its limit would end it by SIGXFSZ: that is an error of writing.
 void reportLostFiles();
 
 /// From here on SIGINT, SIGTERM and SIGHUP (a closed terminal) ask for a clean
