@@ -160,8 +160,6 @@ public:
   Status addFolder(const std::string &directory);
   /// Adds one file under a name of its own; it replaces one of that name.
   Status addFile(const std::string &path, const std::string &name);
-  /// Adds a file with this content.
-  void addText(const std::string &name, const std::string &text);
   bool has(const std::string &name) const { return files.count(name); }
   void remove(const std::string &name) { files.erase(name); }
   /// Takes over the files of `other`; they replace those of the same name.

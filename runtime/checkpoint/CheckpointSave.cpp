@@ -150,10 +150,6 @@ Status SideFiles::addFile(const std::string &path, const std::string &name) {
   return okStatus();
 }
 
-void SideFiles::addText(const std::string &name, const std::string &text) {
-  files.insert_or_assign(name, text);
-}
-
 void SideFiles::merge(SideFiles other) {
   for (auto &[name, content] : other.files)
     files.insert_or_assign(name, std::move(content));

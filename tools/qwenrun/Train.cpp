@@ -83,7 +83,7 @@ static StatusOr<Start> agreeOnStart(Session &session) {
 }
 
 /// Files that go into every checkpoint beside the weights.
-static Status collectSideFiles(Session &session, const Plan &plan) {
+static Status collectSideFiles(Session &session) {
   const Options &options = session.options;
   if (session.source)
     QWEN_RETURN_IF_ERROR(
@@ -97,10 +97,6 @@ static Status collectSideFiles(Session &session, const Plan &plan) {
   if (!options.modelConfig.empty())
     QWEN_RETURN_IF_ERROR(
         session.sideFiles.addFile(options.modelConfig, "config.json"));
-  if (!session.sideFiles.has("config.json"))
-    for (const PlanFact &fact : plan.info().model)
-      if (fact.name == "config.json")
-        session.sideFiles.addText(fact.name, fact.text);
   if (!session.sideFiles.has("config.json"))
     print(session.log, "warning: the checkpoints will have no config.json "
                        "(--model-config gives one)\n");
@@ -288,7 +284,7 @@ static Status prepare(Session &session, const Plan &plan, Prepared &prepared) {
                                    : prepared.start.checkpoint;
   if (!weights.empty())
     QWEN_RETURN_IF_ERROR(openSource(session, weights));
-  QWEN_RETURN_IF_ERROR(ranks.agree(collectSideFiles(session, plan)));
+  QWEN_RETURN_IF_ERROR(ranks.agree(collectSideFiles(session)));
   QWEN_RETURN_IF_ERROR(openEngine(session, plan));
   return ranks.agree(checkFiles(session, prepared.start));
 }
