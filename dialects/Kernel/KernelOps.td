@@ -20,6 +20,8 @@ def Kernel_FloatBuffer : MemRefOf<[F32, BF16, F64]>;
 /// Accumulators and reductions: wide floats only.
 def Kernel_WideBuffer : MemRefOf<[F32, F64]>;
 def Kernel_IndexBuffer : MemRefOf<[I32]>;
+/// What ranks hand each other.
+def Kernel_GatheredBuffer : MemRefOf<[F32, BF16, F64, I32]>;
 
 class In<Type type, string doc> : Arg<type, doc, [MemRead]>;
 class Out<Type type, string doc> : Arg<type, doc, [MemWrite]>;
@@ -435,8 +437,8 @@ def Kernel_AllGatherOp : Kernel_Op<"all_gather", 18> {
     ranks launch their collectives in the same order.
   }];
   let arguments = (ins
-    In<Kernel_FloatBuffer, "this rank's part [S]">:$shard,
-    Out<Kernel_FloatBuffer, "the parts of all ranks [N S]">:$full);
+    In<Kernel_GatheredBuffer, "this rank's part [S]">:$shard,
+    Out<Kernel_GatheredBuffer, "the parts of all ranks [N S]">:$full);
   let assemblyFormat = [{
     `ins` `(` $shard `:` type($shard) `)`
     `outs` `(` $full `:` type($full) `)` attr-dict
@@ -489,6 +491,49 @@ def Kernel_GradNormCombineOp : Kernel_Op<"grad_norm_combine", 21> {
   let assemblyFormat = [{
     `ins` `(` $partials `,` $hyper `:` type($partials) `,` type($hyper) `)`
     `outs` `(` $stats `:` type($stats) `)` attr-dict
+  }];
+}
+
+def Kernel_EmbeddingShardOp : Kernel_Op<"embedding_shard", 22> {
+  let summary = "out[t, :] = this rank's part of table[ids[t], :], zeros elsewhere";
+  let description = [{
+    The table [rows, H] lies in a flat sequence, of which this rank holds S
+    elements: element (row, h) is shard[begin + row H + h], and 0 where that is
+    not in [0, S) or `ids[t]` not in [0, rows). The sum over all ranks is the
+    row, bit for bit (but for the sign of a zero).
+
+    In a plan `begin` is the one of rank 0; when the plan is loaded, rank r
+    subtracts r S from it.
+  }];
+  let arguments = (ins
+    In<Kernel_FloatBuffer, "this rank's part of the sequence [S]">:$shard,
+    In<Kernel_IndexBuffer, "row of each token [T]">:$ids,
+    Out<Kernel_WideBuffer, "parts of the rows [T, H]">:$out,
+    I64Attr:$begin, I64Attr:$rows);
+  let assemblyFormat = [{
+    `ins` `(` $shard `,` $ids `:` type($shard) `,` type($ids) `)`
+    `outs` `(` $out `:` type($out) `)` attr-dict
+  }];
+}
+
+def Kernel_EmbeddingGradShardOp : Kernel_Op<"embedding_grad_shard", 23> {
+  let summary = "This rank's part of embedding_grad";
+  let description = [{
+    Adds dout[t, :] to row ids[t] of the table's gradient, where this rank holds
+    it: the table lies in the shard as in embedding_shard. Rows with the same id
+    are summed in token order, in float32 (float64 for f64), and rounded to the
+    shard's type once. Without `accumulate` the whole shard is written first
+    (zeros for ids that do not occur).
+  }];
+  let arguments = (ins
+    In<Kernel_FloatBuffer, "gradient of the rows [T, H]">:$dout,
+    In<Kernel_IndexBuffer, "row of each token [T]">:$ids,
+    Out<Kernel_FloatBuffer, "this rank's part of the gradient [S]">:$shard,
+    I64Attr:$begin, I64Attr:$rows,
+    DefaultValuedAttr<BoolAttr, "false">:$accumulate);
+  let assemblyFormat = [{
+    `ins` `(` $dout `,` $ids `:` type($dout) `,` type($ids) `)`
+    `outs` `(` $shard `:` type($shard) `)` attr-dict
   }];
 }
 

@@ -239,6 +239,40 @@ ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
                          symbolTable);
 }
 
+/// The bucket must exist and hold `name`, a table of `width` columns; its
+/// element type is `element`, or the wider one.
+static LogicalResult verifyTableUse(Operation *op, FlatSymbolRefAttr bucketName,
+                                    SymbolRefAttr name, RankedTensorType rows,
+                                    SymbolTableCollection &symbolTable) {
+  auto bucket = symbolTable.lookupNearestSymbolFrom<BucketOp>(op, bucketName);
+  if (!bucket)
+    return op->emitOpError() << bucketName << " does not name a qwen.bucket";
+  if (!llvm::is_contained(bucket.getParameters(), name))
+    return op->emitOpError() << bucketName << " does not hold " << name;
+  auto table = symbolTable.lookupNearestSymbolFrom<ParameterOp>(op, name);
+  auto type =
+      table ? cast<RankedTensorType>(table.getType()) : RankedTensorType();
+  if (!type || type.getRank() != 2 || type.getDimSize(1) != rows.getDimSize(1))
+    return op->emitOpError() << name << " is no table of rows as in " << rows;
+  if (type.getElementType() != rows.getElementType())
+    return op->emitOpError()
+           << "rows must have the element type of " << name << ", "
+           << type.getElementType() << ", but are " << rows;
+  return success();
+}
+
+LogicalResult
+ShardedEmbeddingOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyTableUse(*this, getBucketAttr(), getTableAttr(),
+                        cast<RankedTensorType>(getY().getType()), symbolTable);
+}
+
+LogicalResult
+ShardedEmbeddingGradOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  return verifyTableUse(*this, getBucketAttr(), getTableAttr(),
+                        cast<RankedTensorType>(getDy().getType()), symbolTable);
+}
+
 //===----------------------------------------------------------------------===//
 // Group
 //===----------------------------------------------------------------------===//

@@ -170,6 +170,44 @@ def Qwen_ReduceScatterOp : Qwen_Op<"reduce_scatter",
   let assemblyFormat = "$bucket `,` $flat attr-dict `:` type($flat)";
 }
 
+def Qwen_ShardedEmbeddingOp : Qwen_Op<"sharded_embedding",
+    [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "qwen.embedding of a table that the ranks hold in parts";
+  let description = [{
+    Instead of the whole table the ranks exchange rows: each one gathers the ids
+    of all, looks up what it holds of them, and gets the sum over all ranks for
+    its own tokens. Not pure, as gathers are not.
+
+    ```mlir
+    %y = qwen.sharded_embedding @"embed.bf16"[@"embed.weight"], %ids
+      : tensor<8xi32> -> tensor<8x4xbf16>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$bucket, SymbolRefAttr:$table,
+                       Qwen_IndexTensor:$ids);
+  let results = (outs Qwen_Tensor:$y);
+  let assemblyFormat = [{
+    $bucket `[` $table `]` `,` $ids attr-dict `:` type($ids) `->` type($y)
+  }];
+}
+
+def Qwen_ShardedEmbeddingGradOp : Qwen_Op<"sharded_embedding_grad",
+    [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Adds the gradient of a table by the tokens of all ranks";
+  let description = [{
+    Each rank gathers ids and gradients of the rows from all, and adds those of
+    its shard in token order, rank 0's tokens first. With `overwrite` the sum
+    becomes the gradient of the bucket, which holds nothing but the table.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$bucket, SymbolRefAttr:$table,
+                       Qwen_Tensor:$dy, Qwen_IndexTensor:$ids,
+                       UnitAttr:$overwrite);
+  let assemblyFormat = [{
+    $bucket `[` $table `]` `,` $dy `,` $ids attr-dict `:` type($dy) `,`
+    type($ids)
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Matrix products
 //===----------------------------------------------------------------------===//

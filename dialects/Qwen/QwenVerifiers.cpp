@@ -173,6 +173,24 @@ LogicalResult BucketPartOp::verify() {
                          << offset << " on";
   return success();
 }
+
+/// A row for each id.
+static LogicalResult verifyRowsOfIds(Operation *op, RankedTensorType rows,
+                                     RankedTensorType ids) {
+  if (rows.getRank() == 2 && ids.getRank() == 1 &&
+      rows.getDimSize(0) == ids.getDimSize(0))
+    return success();
+  return op->emitOpError() << "expected rows [T, H] of ids [T], found " << rows
+                           << " and " << ids;
+}
+
+LogicalResult ShardedEmbeddingOp::verify() {
+  return verifyRowsOfIds(*this, typeOf(getY()), typeOf(getIds()));
+}
+LogicalResult ShardedEmbeddingGradOp::verify() {
+  return verifyRowsOfIds(*this, typeOf(getDy()), typeOf(getIds()));
+}
+
 LogicalResult AccumulateGradOp::verify() { return success(); }
 
 //===----------------------------------------------------------------------===//

@@ -20,8 +20,8 @@ static bool standsAlone(Operation *op) {
              GatedDeltaGradOp, AttentionOp, AttentionGradOp,
              LinearCrossEntropyOp, LinearCrossEntropyGradOp, RopeAnglesOp,
              GetParameterOp, AccumulateGradOp, AllGatherOp, BucketPartOp,
-             ReduceScatterOp, GradNormOp, AdamWOp, func::CallOp,
-             func::ReturnOp>(op);
+             ReduceScatterOp, ShardedEmbeddingOp, ShardedEmbeddingGradOp,
+             GradNormOp, AdamWOp, func::CallOp, func::ReturnOp>(op);
 }
 
 namespace {

@@ -79,6 +79,12 @@ LogicalResult FunctionLowering::lowerOp(Operation *op) {
       .Case([&](AllGatherOp op) { return lowerAllGather(op); })
       .Case([&](BucketPartOp op) { return lowerBucketPart(op), success(); })
       .Case([&](ReduceScatterOp op) { return lowerReduceScatter(op); })
+      .Case([&](ShardedEmbeddingOp op) {
+        return lowerShardedEmbedding(op), success();
+      })
+      .Case([&](ShardedEmbeddingGradOp op) {
+        return lowerShardedEmbeddingGrad(op), success();
+      })
       .Case([&](arith::ConstantOp op) -> LogicalResult {
         auto splat = dyn_cast<SplatElementsAttr>(op.getValue());
         if (splat && isa<FloatType>(splat.getElementType()))

@@ -73,6 +73,10 @@ private:
   mlir::LogicalResult lowerAllGather(AllGatherOp op);
   void lowerBucketPart(BucketPartOp op);
   mlir::LogicalResult lowerReduceScatter(ReduceScatterOp op);
+  void lowerShardedEmbedding(ShardedEmbeddingOp op);
+  void lowerShardedEmbeddingGrad(ShardedEmbeddingGradOp op);
+  mlir::Value gatherRanks(mlir::Location loc, mlir::Value part,
+                          llvm::StringRef name);
   mlir::LogicalResult lowerShardedGradNorm(GradNormOp op);
   mlir::LogicalResult lowerShardedAdamW(AdamWOp op);
   llvm::SmallVector<int64_t> bucketsOf(mlir::ArrayAttr parameters);

@@ -93,6 +93,96 @@ LogicalResult FunctionLowering::lowerReduceScatter(ReduceScatterOp op) {
   return success();
 }
 
+/// A flat allocation for intermediate values of all ranks.
+static Value allocateFlat(OpBuilder &builder, Location loc, int64_t elements,
+                          Type element, StringRef name) {
+  auto alloc = memref::AllocOp::create(builder, loc,
+                                       MemRefType::get({elements}, element));
+  alloc->setAttr("qwen.name", builder.getStringAttr(name));
+  return alloc;
+}
+
+/// What each rank has in `part`, contiguous, one after the other.
+Value FunctionLowering::gatherRanks(Location loc, Value part, StringRef name) {
+  auto type = cast<MemRefType>(part.getType());
+  int64_t elements = type.getNumElements();
+  Value flat = createView(loc, part, 0,
+                          MemRefType::get({elements}, type.getElementType()));
+  Value all = allocateFlat(builder, loc, context.worldSize * elements,
+                           type.getElementType(), name);
+  kernel::AllGatherOp::create(builder, loc, flat, all);
+  return all;
+}
+
+/// Where a table lies in its bucket.
+static int64_t offsetIn(BucketOp bucket, SymbolRefAttr table) {
+  for (auto [name, offset] :
+       llvm::zip_equal(bucket.getParameters(), bucket.getOffsets()))
+    if (name == table)
+      return offset;
+  llvm_unreachable("the verifier has found the table in the bucket");
+}
+
+static int64_t rowsOf(ModuleOp module, SymbolRefAttr table) {
+  auto parameter = module.lookupSymbol<ParameterOp>(table.getRootReference());
+  return cast<RankedTensorType>(parameter.getType()).getDimSize(0);
+}
+
+/// Every rank looks up all ranks' ids in its shard; of the rows' parts each one
+/// gets the sum for its own tokens.
+void FunctionLowering::lowerShardedEmbedding(ShardedEmbeddingOp op) {
+  Location loc = op.getLoc();
+  auto bucket = context.module.lookupSymbol<BucketOp>(op.getBucket());
+  auto type = cast<RankedTensorType>(op.getY().getType());
+  Value ids = gatherRanks(
+      loc, contiguousBuffer(op.getIds(), "ids to gather must be contiguous"),
+      "ids.of.ranks");
+  int64_t tokens = context.worldSize * type.getDimSize(0);
+  int64_t width = type.getDimSize(1);
+  Type wide = wideType(type.getElementType());
+  Value parts =
+      allocateFlat(builder, loc, tokens * width, wide, "rows.of.ranks");
+  kernel::EmbeddingShardOp::create(
+      builder, loc,
+      shard(loc, StorageRole::Parameter, bucket, elementOf(bucket)), ids,
+      createView(loc, parts, 0, MemRefType::get({tokens, width}, wide)),
+      offsetIn(bucket, op.getTableAttr()),
+      rowsOf(context.module, op.getTableAttr()));
+  // Its uses find it where it is: a scatter cannot write into a strided place.
+  Value rows = createAlloc(op.getY());
+  bufferOf[op.getY()] = rows;
+  kernel::ReduceScatterOp::create(
+      builder, loc, parts,
+      createView(
+          loc, rows, 0,
+          MemRefType::get({type.getNumElements()}, type.getElementType())),
+      /*accumulate=*/false);
+}
+
+/// Every rank adds those of all ranks' rows that are in its shard.
+void FunctionLowering::lowerShardedEmbeddingGrad(ShardedEmbeddingGradOp op) {
+  Location loc = op.getLoc();
+  auto bucket = context.module.lookupSymbol<BucketOp>(op.getBucket());
+  auto type = cast<RankedTensorType>(op.getDy().getType());
+  auto gather = [&](Value value, StringRef name) {
+    return gatherRanks(
+        loc, contiguousBuffer(value, "what is gathered must be contiguous"),
+        name);
+  };
+  Value ids = gather(op.getIds(), "ids.of.ranks");
+  Value rows = gather(op.getDy(), "gradients.of.ranks");
+  int64_t tokens = context.worldSize * type.getDimSize(0);
+  kernel::EmbeddingGradShardOp::create(
+      builder, loc,
+      createView(
+          loc, rows, 0,
+          MemRefType::get({tokens, type.getDimSize(1)}, type.getElementType())),
+      ids, shard(loc, StorageRole::Gradient, bucket, bucket.gradientElement()),
+      offsetIn(bucket, op.getTableAttr()),
+      rowsOf(context.module, op.getTableAttr()),
+      /*accumulate=*/!op.getOverwrite());
+}
+
 /// Sums of squares by rank are gathered, so that each rank adds them in the
 /// same order.
 LogicalResult FunctionLowering::lowerShardedGradNorm(GradNormOp op) {

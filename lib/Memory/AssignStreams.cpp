@@ -33,14 +33,21 @@ Root identify(Value root) {
   return {root, {0, Attribute()}};
 }
 
+/// Whether a launch scatters gradients into a bucket.
+bool isOfGradients(KernelOpInterface launch) {
+  auto scatter = dyn_cast<kernel::ReduceScatterOp>(launch.getOperation());
+  return scatter &&
+         rootOf(scatter.getShard()).root.getDefiningOp<kernel::StorageOp>();
+}
+
 /// Walks one program front to back.
 class StreamAssigner {
 public:
   explicit StreamAssigner(func::FuncOp program) : memory(program) {
     for (KernelOpInterface launch : memory.launches())
-      if (auto scatter =
-              dyn_cast<kernel::ReduceScatterOp>(launch.getOperation()))
-        scattered.insert(rootOf(scatter.getFull()).root);
+      if (isOfGradients(launch))
+        scattered.insert(
+            rootOf(cast<kernel::ReduceScatterOp>(*launch).getFull()).root);
   }
 
   /// Returns the number of waits.
@@ -89,7 +96,7 @@ void StreamAssigner::assignCollective(KernelOpInterface launch, int64_t step) {
       last.write = step;
   }
   lastCollective = step;
-  if (isa<kernel::ReduceScatterOp>(launch))
+  if (isOfGradients(launch))
     lastScatter = step;
 }
 
@@ -134,18 +141,40 @@ int64_t StreamAssigner::run() {
   return numWaits;
 }
 
+/// The bucket of a shard; empty where it is no shard.
+std::string bucketOf(Value shard) {
+  auto storage = rootOf(shard).root.getDefiningOp<kernel::StorageOp>();
+  if (!storage)
+    return {};
+  return cast<SymbolRefAttr>(storage.getParameters()[0])
+      .getRootReference()
+      .str();
+}
+
+/// The bucket of the table whose rows are exchanged through `full`, or of which
+/// ids are; empty where it is for something else.
+std::string tableOf(const ProgramMemory &memory, Value full) {
+  for (const Touch &touch : memory.touches(rootOf(full).root)) {
+    Operation *launch = memory.launches()[touch.step];
+    if (auto lookup = dyn_cast<kernel::EmbeddingShardOp>(launch))
+      return bucketOf(lookup.getShard());
+    if (auto gradient = dyn_cast<kernel::EmbeddingGradShardOp>(launch))
+      return bucketOf(gradient.getShard());
+  }
+  return {};
+}
+
 /// "gathers w.bf16, 256 bytes": what a collective moves.
-std::string describe(KernelOpInterface launch) {
+std::string describe(const ProgramMemory &memory, KernelOpInterface launch) {
   Value shard = launch->getOperand(0), full = launch->getOperand(1);
   bool isGather = isa<kernel::AllGatherOp>(launch);
   if (!isGather)
     std::swap(shard, full);
   std::string text = isGather ? "gathers " : "scatters ";
-  if (auto storage = rootOf(shard).root.getDefiningOp<kernel::StorageOp>())
-    text += cast<SymbolRefAttr>(storage.getParameters()[0])
-                .getRootReference()
-                .str() +
-            ", ";
+  if (std::string bucket = bucketOf(shard); !bucket.empty())
+    text += bucket + ", ";
+  else if (std::string table = tableOf(memory, full); !table.empty())
+    text += "rows of " + table + ", ";
   return text + std::to_string(kernel::toBufferType(full).bytes()) + " bytes";
 }
 
@@ -168,7 +197,8 @@ void report(func::FuncOp program) {
     HidingWork hiding = order.hidingWork(step, flopsOf, bytesOf);
     InFlightDiagnostic remark = emitRemark(launches[step]->getLoc())
                                 << "@" << program.getSymName() << " launch "
-                                << step << " " << describe(launches[step]);
+                                << step << " "
+                                << describe(memory, launches[step]);
     if (waiting < count)
       remark << "; launch " << waiting << " waits for it";
     else

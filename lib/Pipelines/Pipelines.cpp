@@ -43,6 +43,7 @@ static void buildSharding(OpPassManager &pm, const CompileOptions &options) {
     sharding.prefetch = options.prefetch;
     sharding.reshardAfterForward = options.reshardAfterForward;
     sharding.gradType = options.gradType;
+    sharding.embeddingExchange = options.embeddingExchange;
     sharding.remarks = options.shardingRemarks;
     pm.addPass(createShardingPass(sharding));
   }

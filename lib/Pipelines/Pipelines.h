@@ -58,6 +58,8 @@ struct CompileOptions {
   std::string gradType = "f32";
   /// Off: a program gathers each unit once and keeps it.
   bool reshardAfterForward = true;
+  /// What ranks send of the embedding: rows, table, or auto for what is less.
+  std::string embeddingExchange = "auto";
   /// Report groups and chain ends.
   bool fusionRemarks = false;
   /// Report gathers and scatters of each unit.

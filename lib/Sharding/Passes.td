@@ -25,6 +25,11 @@ def ShardingPass : Pass<"qwen-sharding", "::mlir::ModuleOp"> {
     contributions (a tied embedding) is scattered as often. Ranks add in float32;
     with `grad-type=bf16` a rank holds its part of the sum rounded.
 
+    A table of which a program looks up rows, alone in its bucket, is not
+    gathered for that, and the gradient of those rows not scattered: the ranks
+    exchange the rows of all ranks' tokens where these are fewer bytes than the
+    table (option `embedding-exchange`: `auto`, or always `rows` or `table`).
+
     `@update` stays as it is: norm and AdamW of all parameters of a bucket are
     those of its shard.
 
@@ -61,13 +66,19 @@ def ShardingPass : Pass<"qwen-sharding", "::mlir::ModuleOp"> {
            "Gather a unit again in the backward pass">,
     Option<"gradType", "grad-type", "std::string", "\"f32\"",
            "Element type of the gradients that ranks hold: f32 or bf16">,
+    Option<"embeddingExchange", "embedding-exchange", "std::string",
+           "\"auto\"",
+           "What ranks send of the embedding: rows, table, or auto for what is "
+           "less">,
     Option<"remarks", "remarks", "bool", "false",
            "Report gathers and scatters of each unit">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect"];
   let statistics = [
     Statistic<"numGathers", "gathers", "qwen.all_gather made">,
-    Statistic<"numScatters", "scatters", "qwen.reduce_scatter made">];
+    Statistic<"numScatters", "scatters", "qwen.reduce_scatter made">,
+    Statistic<"numExchanges", "exchanges",
+              "qwen.sharded_embedding and its gradient made">];
 }
 
 def VerifyShardingPass : Pass<"verify-sharding", "::mlir::ModuleOp"> {
@@ -76,7 +87,7 @@ def VerifyShardingPass : Pass<"verify-sharding", "::mlir::ModuleOp"> {
     With one rank there are no buckets and no collectives. With several, every
     parameter is in one bucket, whose length is a multiple of 64 times the
     ranks; programs read gathered buckets only and scatter gradients only; in
-    every program that scatters into a bucket the first scatter alone may
+    every program that adds to the gradient of a bucket the first op alone may
     overwrite; nothing but a program has a collective, so that all ranks run the
     same ones in the same order.
 

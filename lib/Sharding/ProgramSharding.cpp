@@ -94,7 +94,8 @@ void ProgramSharding::gather(SmallVectorImpl<CollectiveNote> &notes) {
       auto type = cast<RankedTensorType>(op.getType());
       flats.push_back(
           AllGatherOp::create(builder, place->getLoc(), type, op.getSymName()));
-      notes.push_back({phase.unit, true, bytesOf(type), program, place, ahead});
+      notes.push_back({phase.unit, CollectiveNote::Gather, bytesOf(type),
+                       program, place, ahead});
     }
     readParts(phase, flats);
   }
@@ -161,9 +162,9 @@ ProgramSharding::scatterRound(int64_t bucket, Round &round, Operation *&last,
   Value flat = join(builder, op, round);
   auto scatter = ReduceScatterOp::create(builder, latest.getLoc(),
                                          op.getSymName(), flat, overwrites);
-  notes.push_back({units.home(op.getParameters()[0]).unit, false,
-                   bytesOf(cast<RankedTensorType>(flat.getType())), program,
-                   scatter});
+  notes.push_back(
+      {units.home(op.getParameters()[0]).unit, CollectiveNote::Scatter,
+       bytesOf(cast<RankedTensorType>(flat.getType())), program, scatter});
   last = scatter;
   return success();
 }
@@ -195,6 +196,7 @@ LogicalResult ProgramSharding::scatter(SmallVectorImpl<CollectiveNote> &notes) {
 LogicalResult ProgramSharding::run(SmallVectorImpl<CollectiveNote> &notes) {
   if (!program.getBody().hasOneBlock())
     return program.emitOpError("needs a body of one block to be sharded");
+  exchangeRows(notes);
   findPhases();
   gather(notes);
   return scatter(notes);

@@ -12,16 +12,26 @@
 
 namespace qwen {
 
-struct ShardingOptions {
-  int64_t prefetch = 1;
-  bool reshardAfterForward = true;
+/// What ranks send of a table of which a program looks up rows.
+enum class EmbeddingExchange {
+  Auto, ///< what is less
+  Rows, ///< the rows of all ranks' tokens
+  Table ///< the table, and its gradient
 };
 
-/// One gather or scatter, for reports.
+struct ShardingOptions {
+  int64_t worldSize = 2;
+  int64_t prefetch = 1;
+  bool reshardAfterForward = true;
+  EmbeddingExchange embeddingExchange = EmbeddingExchange::Auto;
+};
+
+/// One collective, for reports.
 struct CollectiveNote {
+  enum Kind { Gather, Scatter, Rows, RowGradients };
   int64_t unit;
-  bool isGather;
-  int64_t bytes; ///< of the whole bucket
+  Kind kind;
+  int64_t bytes; ///< of the whole bucket, or of all ranks' rows
   mlir::func::FuncOp program;
   mlir::Operation *op;
   int64_t ahead = 0; ///< units that a gather is ahead of its use
@@ -50,6 +60,14 @@ private:
   /// What one scatter of a bucket carries.
   using Round = llvm::SmallVector<Contribution>;
 
+  void exchangeRows(llvm::SmallVectorImpl<CollectiveNote> &notes);
+  void exchangeRows(EmbeddingOp op,
+                    llvm::SmallVectorImpl<CollectiveNote> &notes);
+  void exchangeRows(AccumulateGradOp op,
+                    llvm::SmallVectorImpl<CollectiveNote> &notes);
+  bool sendsRows(mlir::RankedTensorType rows, mlir::Type rowElement,
+                 mlir::RankedTensorType table, mlir::Type tableElement) const;
+  BucketOp tableBucket(mlir::ArrayAttr parameters) const;
   void findPhases();
   void gather(llvm::SmallVectorImpl<CollectiveNote> &notes);
   void readParts(Phase &phase, llvm::ArrayRef<mlir::Value> flats);

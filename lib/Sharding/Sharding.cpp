@@ -5,6 +5,7 @@
 #include "lib/Sharding/ProgramSharding.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 
@@ -36,13 +37,14 @@ struct ShardingPass : impl::ShardingPassBase<ShardingPass> {
         ShardingUnits::create(module, worldSize, gradient);
     if (failed(units))
       return signalPassFailure();
-    ShardingOptions options{prefetch, reshardAfterForward};
+    ShardingOptions options{worldSize, prefetch, reshardAfterForward,
+                            *parseExchange(embeddingExchange)};
     SmallVector<CollectiveNote> notes;
     for (func::FuncOp program : shardedPrograms(module))
       if (failed(ProgramSharding(program, *units, options).run(notes)))
         return signalPassFailure();
     for (const CollectiveNote &note : notes)
-      ++(note.isGather ? numGathers : numScatters);
+      ++*statisticOf(note.kind);
     module->setAttr("qwen.world_size",
                     OpBuilder(module).getI64IntegerAttr(worldSize));
     if (remarks)
@@ -50,6 +52,27 @@ struct ShardingPass : impl::ShardingPassBase<ShardingPass> {
   }
 
 private:
+  static std::optional<EmbeddingExchange> parseExchange(StringRef text) {
+    return llvm::StringSwitch<std::optional<EmbeddingExchange>>(text)
+        .Case("auto", EmbeddingExchange::Auto)
+        .Case("rows", EmbeddingExchange::Rows)
+        .Case("table", EmbeddingExchange::Table)
+        .Default(std::nullopt);
+  }
+
+  Statistic *statisticOf(CollectiveNote::Kind kind) {
+    switch (kind) {
+    case CollectiveNote::Gather:
+      return &numGathers;
+    case CollectiveNote::Scatter:
+      return &numScatters;
+    case CollectiveNote::Rows:
+    case CollectiveNote::RowGradients:
+      return &numExchanges;
+    }
+    llvm_unreachable("unknown kind of collective");
+  }
+
   LogicalResult checkOptions(ModuleOp module) {
     if (worldSize < 2 || worldSize > maxWorldSize)
       return module.emitError("option world-size should be between 2 and ")
@@ -60,6 +83,10 @@ private:
     if (gradType != "f32" && gradType != "bf16")
       return module.emitError("option grad-type should be f32 or bf16, found ")
              << gradType;
+    if (!parseExchange(embeddingExchange))
+      return module.emitError("option embedding-exchange should be auto, rows "
+                              "or table, found ")
+             << embeddingExchange;
     return success();
   }
 
@@ -84,14 +111,26 @@ private:
   void attach(InFlightDiagnostic &remark, const CollectiveNote &note) {
     func::FuncOp program = note.program;
     Diagnostic &text = remark.attachNote(note.op->getLoc());
-    text << "@" << program.getSymName()
-         << (note.isGather ? " gathers " : " scatters ") << note.bytes
-         << " bytes";
-    if (note.isGather)
-      text << " before " << describe(note.op) << ", " << note.ahead
+    text << "@" << program.getSymName();
+    switch (note.kind) {
+    case CollectiveNote::Gather:
+      text << " gathers " << note.bytes << " bytes before " << describe(note.op)
+           << ", " << note.ahead
            << (note.ahead == 1 ? " unit ahead" : " units ahead");
-    else
-      text << " after the last of their gradients";
+      break;
+    case CollectiveNote::Scatter:
+      text << " scatters " << note.bytes
+           << " bytes after the last of their gradients";
+      break;
+    case CollectiveNote::Rows:
+      text << " looks up the rows of all ranks' tokens, scatters " << note.bytes
+           << " bytes";
+      break;
+    case CollectiveNote::RowGradients:
+      text << " gathers " << note.bytes
+           << " bytes, the gradients of all ranks' rows";
+      break;
+    }
   }
 };
 

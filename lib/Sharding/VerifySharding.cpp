@@ -29,7 +29,8 @@ struct VerifyShardingPass : impl::VerifyShardingPassBase<VerifyShardingPass> {
 private:
   static LogicalResult verifyOneRank(ModuleOp module) {
     WalkResult result = module.walk([](Operation *op) {
-      if (!isa<BucketOp, AllGatherOp, BucketPartOp, ReduceScatterOp>(op))
+      if (!isa<BucketOp, AllGatherOp, BucketPartOp, ReduceScatterOp,
+               ShardedEmbeddingOp, ShardedEmbeddingGradOp>(op))
         return WalkResult::advance();
       op->emitOpError("is for several ranks, but there is one");
       return WalkResult::interrupt();
@@ -84,7 +85,8 @@ private:
              << (isa<GetParameterOp>(op) ? "reads a whole parameter"
                                          : "adds to a whole gradient")
              << ", but " << int64_t(worldSize) << " ranks hold it in parts";
-    if (isa<AllGatherOp, ReduceScatterOp>(op) &&
+    if (isa<AllGatherOp, ReduceScatterOp, ShardedEmbeddingOp,
+            ShardedEmbeddingGradOp>(op) &&
         !op->getParentOp()->hasAttr("qwen.program"))
       return op->emitOpError("must stand in a program");
     if (isa<AllGatherOp>(op))
@@ -95,14 +97,24 @@ private:
     return success();
   }
 
-  /// A later scatter must not overwrite what an earlier one has left.
+  /// A later op must not overwrite what an earlier one has left.
   static LogicalResult verifyScatters(func::FuncOp program) {
-    llvm::StringSet<> scattered;
-    for (auto scatter : program.getOps<ReduceScatterOp>()) {
-      bool isFirst = scattered.insert(scatter.getBucket()).second;
-      if (!isFirst && scatter.getOverwrite())
-        return scatter.emitOpError("overwrites the gradient that an earlier "
-                                   "one has left");
+    llvm::StringSet<> begun;
+    auto check = [&](auto op) -> LogicalResult {
+      bool isFirst = begun.insert(op.getBucket()).second;
+      if (isFirst || !op.getOverwrite())
+        return success();
+      return op.emitOpError("overwrites the gradient that an earlier one has "
+                            "left");
+    };
+    for (Operation &op : program.getOps()) {
+      LogicalResult status = success();
+      if (auto scatter = dyn_cast<ReduceScatterOp>(op))
+        status = check(scatter);
+      else if (auto exchange = dyn_cast<ShardedEmbeddingGradOp>(op))
+        status = check(exchange);
+      if (failed(status))
+        return failure();
     }
     return success();
   }

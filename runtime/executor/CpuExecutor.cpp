@@ -168,6 +168,8 @@ StatusOr<Launch> CpuExecutor::prepareStep(const plan::Step &step) {
     }
     if constexpr (std::is_same_v<Args, AdamWArgs>)
       QWEN_RETURN_IF_ERROR(expandBuckets(args));
+    if constexpr (holdsPartOfTable<Args>)
+      args.begin -= ranks().rank() * args.shard.elements();
     if constexpr (isCollective<Args>)
       QWEN_RETURN_IF_ERROR(cpu::checkCollective(args, ranks()));
     launch.function = launchAs<Args>;

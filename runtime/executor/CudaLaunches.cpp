@@ -74,11 +74,14 @@ Status CudaLaunches::loadCode(const Plan &plan) {
   return okStatus();
 }
 
-/// Puts a rank's slices in the place of shards where the arguments have any.
+/// Puts a rank's slices in the place of shards where the arguments have any,
+/// and its place in a table that the ranks hold in parts.
 template <typename Args>
 static Status expand(Args &args, const CudaLaunches::Places &places) {
   if constexpr (std::is_same_v<Args, AdamWArgs>)
     return places.expandBuckets(args);
+  if constexpr (holdsPartOfTable<Args>)
+    args.begin -= places.ranks->rank() * args.shard.elements();
   return okStatus();
 }
 

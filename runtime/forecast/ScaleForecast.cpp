@@ -5,7 +5,7 @@
 #include "qwen/Plan/Kernels.h"
 #include "qwen/Plan/Sharding.h"
 #include "qwen/Plan/plan_generated.h"
-#include "runtime/profile/LaunchFacts.h"
+#include "runtime/profile/ExchangedRows.h"
 
 #include <algorithm>
 
@@ -66,17 +66,41 @@ void ScaleForecast::setCollective(Launch &launch,
     launch.elementBytes = dtypeBytes(operand.type.dtype);
     if (operand.name != "shard")
       continue;
-    launch.shardBytes = operand.type.bytes();
-    const plan::View &view = *plan.raw().views()->Get(operand.view);
-    auto bucket =
-        bucketOfPlace.find({view.buffer(), int64_t(view.byte_offset())});
-    if (bucket != bucketOfPlace.end())
-      launch.bucket = bucket->second;
+    launch.bucket = bucketOf(operand.view).value_or(-1);
   }
   // Sums are made of the whole's type, whatever they are stored as.
   for (const LaunchOperand &operand : facts.operands)
-    if (operand.name == "full")
+    if (operand.name == "full") {
       launch.elementBytes = dtypeBytes(operand.type.dtype);
+      launch.shardBytes = operand.type.bytes() / plan.info().worldSize;
+    }
+  launch.ofGradients = launch.collective == Collective::Scatter;
+}
+
+std::optional<int> ScaleForecast::bucketOf(uint32_t id) const {
+  const plan::View &view = *plan.raw().views()->Get(id);
+  auto found = bucketOfPlace.find({view.buffer(), int64_t(view.byte_offset())});
+  if (found == bucketOfPlace.end())
+    return std::nullopt;
+  return found->second;
+}
+
+/// With more ranks than pay for an exchange the compiler chooses the table.
+void ScaleForecast::setExchange(Launch &launch, const LaunchFacts &facts,
+                                const TableShard &table) const {
+  std::optional<int> bucket = bucketOf(table.view);
+  if (!bucket)
+    return;
+  launch.bucket = *bucket;
+  const PlanBucket &of = plan.buckets()[size_t(*bucket)];
+  // Gradients are scattered in float32 or wider.
+  launch.tableElementBytes = dtypeBytes(of.dtype);
+  if (table.isGradient)
+    launch.tableElementBytes =
+        std::max(launch.tableElementBytes, dtypeBytes(DType::F32));
+  // Once: ids come with them.
+  bool isIds = facts.operands.front().type.dtype == DType::I32;
+  launch.ofGradients = table.isGradient && !isIds;
 }
 
 ScaleForecast::Launch
@@ -114,9 +138,13 @@ Status ScaleForecast::addProgram(const char *name, double runs) {
   Program program;
   program.runs = runs;
   const auto *steps = plan.raw().programs()->Get(*index)->steps();
-  for (const LaunchFacts &facts : launchFacts(plan, *index)) {
-    const plan::Step &step = *steps->Get(program.launches.size());
-    Launch launch = makeLaunch(facts);
+  std::vector<LaunchFacts> launches = launchFacts(plan, *index);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const plan::Step &step = *steps->Get(uint32_t(i));
+    Launch launch = makeLaunch(launches[i]);
+    if (launch.collective != Collective::None)
+      if (auto table = tableOfExchange(plan, launches, i))
+        setExchange(launch, launches[i], *table);
     launch.stream = step.stream();
     if (step.waits())
       launch.waits.assign(step.waits()->begin(), step.waits()->end());
@@ -127,9 +155,13 @@ Status ScaleForecast::addProgram(const char *name, double runs) {
 }
 
 double ScaleForecast::bytesOf(const Launch &launch, int64_t ranks) const {
+  double parts = double(launch.shardBytes) * double(ranks);
   if (launch.bucket < 0)
-    return double(launch.shardBytes) * double(ranks);
-  return double(buckets[launch.bucket].elements(ranks) * launch.elementBytes);
+    return parts;
+  double elements = double(buckets[launch.bucket].elements(ranks));
+  if (launch.tableElementBytes > 0)
+    return std::min(parts, elements * double(launch.tableElementBytes));
+  return elements * double(launch.elementBytes);
 }
 
 double ScaleForecast::shardElements(int64_t ranks) const {
@@ -151,9 +183,12 @@ double ScaleForecast::secondsOf(const Launch &launch,
   int64_t over = launch.bucket < 0 ? step.ranks : step.shardedOver;
   double bytes = bytesOf(launch, over);
   double seconds = assumptions.cluster.ringSeconds(over, bytes);
-  if (launch.collective == Collective::Scatter)
-    seconds += assumptions.cluster.replicaSumSeconds(step.ranks / over,
-                                                     bytes / double(over));
+  if (launch.ofGradients && launch.bucket >= 0) {
+    double shard =
+        double(buckets[launch.bucket].elements(over)) / double(over) *
+        double(std::max(launch.elementBytes, launch.tableElementBytes));
+    seconds += assumptions.cluster.replicaSumSeconds(step.ranks / over, shard);
+  }
   return seconds;
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/plan/Plan.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 namespace qwen {
 
 struct LaunchFacts;
+struct TableShard;
 
 /// What a GPU does a second: the data sheet's rates of an H200 SXM, and the
 /// parts of them with which this forecast meets steps that were measured there
@@ -79,8 +81,8 @@ public:
 
 private:
   enum class Collective { None, Gather, Scatter };
-  /// A launch. A collective without a bucket (-1) gathers `shardBytes` of each
-  /// rank.
+  /// A launch. A collective without a bucket (-1) moves `shardBytes` of each
+  /// rank, and so does one that exchanges rows of its bucket's table.
   struct Launch {
     int stream = 0;
     std::vector<uint32_t> waits;
@@ -89,6 +91,10 @@ private:
     Collective collective = Collective::None;
     int bucket = -1;
     int64_t elementBytes = 0, shardBytes = 0;
+    /// Of an exchange: bytes of an element that would be moved instead, with
+    /// the whole table. 0: no exchange.
+    int64_t tableElementBytes = 0;
+    bool ofGradients = false; ///< replicas add what comes of it
   };
   struct Bucket {
     int unit = 0;
@@ -107,6 +113,9 @@ private:
   Status addProgram(const char *name, double runs);
   Launch makeLaunch(const LaunchFacts &facts) const;
   void setCollective(Launch &launch, const LaunchFacts &facts) const;
+  void setExchange(Launch &launch, const LaunchFacts &facts,
+                   const TableShard &table) const;
+  std::optional<int> bucketOf(uint32_t view) const;
   double bytesOf(const Launch &launch, int64_t ranks) const;
   double shardElements(int64_t ranks) const;
   double secondsOf(const Launch &launch, const StepForecast &step) const;

@@ -203,6 +203,40 @@ Status qwen::checkKernel(const EmbeddingGradArgs &args) {
   return rules.result();
 }
 
+/// Where the table lies that is held in shards. Ranks after the first have a
+/// negative `begin`.
+static void checkTablePlace(OperandRules &rules, int64_t begin, int64_t rows) {
+  rules.require(begin >= -maxElements && begin <= maxElements,
+                "expected begin in [{}, {}], found {}", -maxElements,
+                maxElements, begin);
+  rules.require(rows >= 1 && rows <= maxDimension,
+                "expected rows in [1, {}], found {}", maxDimension, rows);
+}
+
+Status qwen::checkKernel(const EmbeddingShardArgs &args) {
+  OperandRules rules(EmbeddingShardArgs::kernelName);
+  rules.operand("shard", args.shard, 1, {DType::F32, DType::BF16, DType::F64},
+                Layout::Contiguous);
+  rules.operand("ids", args.ids, 1, {DType::I32});
+  rules.operand("out", args.out, 2, {wideOf(args.shard.dtype)});
+  rules.dim("out", args.out, 0, args.ids.dim(0), "tokens of 'ids'");
+  checkTablePlace(rules, args.begin, args.rows);
+  return rules.result();
+}
+
+Status qwen::checkKernel(const EmbeddingGradShardArgs &args) {
+  OperandRules rules(EmbeddingGradShardArgs::kernelName);
+  DType wide = wideOf(args.dout.dtype);
+  rules.operand("dout", args.dout, 2, {DType::F32, DType::BF16, DType::F64});
+  rules.operand("ids", args.ids, 1, {DType::I32});
+  rules.operand("shard", args.shard, 1,
+                {wide, wide == DType::F64 ? DType::F64 : DType::BF16},
+                Layout::Contiguous);
+  rules.dim("dout", args.dout, 0, args.ids.dim(0), "tokens of 'ids'");
+  checkTablePlace(rules, args.begin, args.rows);
+  return rules.result();
+}
+
 /// Shared by linear_cross_entropy and its gradient.
 template <typename Args>
 static void checkLossOperands(OperandRules &rules, const Args &args) {

@@ -121,7 +121,8 @@ static void checkShards(OperandRules &rules, const BufferType &shard,
 
 Status qwen::checkKernel(const AllGatherArgs &args) {
   OperandRules rules(AllGatherArgs::kernelName);
-  rules.operand("shard", args.shard, 1, {DType::F32, DType::BF16, DType::F64},
+  rules.operand("shard", args.shard, 1,
+                {DType::F32, DType::BF16, DType::F64, DType::I32},
                 Layout::Contiguous);
   rules.operand("full", args.full, 1, {args.shard.dtype}, Layout::Contiguous);
   checkShards(rules, args.shard, args.full);

@@ -21,6 +21,13 @@ int64_t qwen::kernelFlops(const EmbeddingGradArgs &args) {
   return args.dout.elements();
 }
 
+int64_t qwen::kernelFlops(const EmbeddingShardArgs &) { return 0; }
+
+// As if all rows were in the shard.
+int64_t qwen::kernelFlops(const EmbeddingGradShardArgs &args) {
+  return args.dout.elements();
+}
+
 // Taps, then SiLU (a sigmoid and a product).
 int64_t qwen::kernelFlops(const CausalConv1dArgs &args) {
   return saturatingMultiply(args.x.elements(), (2 * args.weight.dim(2) + 5));
@@ -119,6 +126,11 @@ static int64_t touchedBytes(const Args &args, std::string_view name,
   // Without accumulation the rows of no token become zeros.
   if constexpr (std::is_same_v<Args, EmbeddingGradArgs>)
     rows = name == "dtable" && args.accumulate ? args.ids.dim(0) : rows;
+  // Shards are flat: their first dimension counts elements.
+  if constexpr (std::is_same_v<Args, EmbeddingShardArgs>)
+    rows = name == "shard" ? args.out.elements() : rows;
+  if constexpr (std::is_same_v<Args, EmbeddingGradShardArgs>)
+    rows = name == "shard" && args.accumulate ? args.dout.elements() : rows;
   if (type.rank == 0 || type.dim(0) <= rows)
     return type.bytes();
   return type.bytes() / type.dim(0) * rows;

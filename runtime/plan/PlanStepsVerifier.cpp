@@ -9,6 +9,7 @@
 #include "qwen/Plan/KernelChecks.h"
 #include "qwen/Plan/KernelCosts.h"
 #include "qwen/Plan/Workspace.h"
+#include "qwen/Support/Saturating.h"
 #include "runtime/plan/CodeTable.h"
 #include "runtime/plan/Plan.h"
 #include "runtime/plan/PlanSteps.h"
@@ -64,6 +65,10 @@ private:
   Status verifyWorkspace(int64_t bytes);
   template <typename Args> Status verifyRanks(const Args &args);
   Status verifyBuckets(const AdamWArgs &args);
+  Status verifyTable(const BufferType &shard, int64_t begin, int64_t rows,
+                     int64_t width);
+  Status verifyClass(const Operand &operand,
+                     std::initializer_list<plan::BufferClass> allowed);
   static Status verifyWideGradients(const AdamWArgs &args);
   bool isWritten(const Operand &operand) const;
   void noteWritten(const Operand &operand);
@@ -226,7 +231,8 @@ template <typename Args> Status StepsVerifier::verifyRanks(const Args &args) {
   constexpr bool isCombine = std::is_same_v<Args, GradNormCombineArgs>;
   int64_t ranks = plan.world_size();
   if constexpr (isCollective<Args> || isCombine ||
-                std::is_same_v<Args, GradNormLocalArgs>)
+                std::is_same_v<Args, GradNormLocalArgs> ||
+                holdsPartOfTable<Args>)
     if (ranks == 1)
       return dataLoss("is for several ranks, but the plan is for one");
   if constexpr (isCollective<Args>)
@@ -237,17 +243,52 @@ template <typename Args> Status StepsVerifier::verifyRanks(const Args &args) {
     if (args.partials.dim(0) != ranks)
       return dataLoss("partials of {} ranks, the plan is for {}",
                       args.partials.dim(0), ranks);
-  if constexpr (std::is_same_v<Args, ReduceScatterArgs>)
-    for (auto [operand, expected] :
-         {std::pair(&operands.front(), plan::BufferClass::Activation),
-          std::pair(&operands.back(), plan::BufferClass::Gradient)})
-      if (plan::BufferClass found = classOf(operand->buffer); found != expected)
-        return dataLoss("{} lies in a buffer of class {}, expected {}",
-                        operand->name, plan::EnumNameBufferClass(found),
-                        plan::EnumNameBufferClass(expected));
+  if constexpr (std::is_same_v<Args, ReduceScatterArgs>) {
+    QWEN_RETURN_IF_ERROR(
+        verifyClass(operands.front(), {plan::BufferClass::Activation}));
+    QWEN_RETURN_IF_ERROR(
+        verifyClass(operands.back(), {plan::BufferClass::Gradient,
+                                      plan::BufferClass::Activation}));
+  }
+  if constexpr (std::is_same_v<Args, EmbeddingShardArgs>) {
+    QWEN_RETURN_IF_ERROR(
+        verifyClass(operands.front(), {plan::BufferClass::Parameter}));
+    return verifyTable(args.shard, args.begin, args.rows, args.out.dim(1));
+  }
+  if constexpr (std::is_same_v<Args, EmbeddingGradShardArgs>) {
+    QWEN_RETURN_IF_ERROR(
+        verifyClass(operands.back(), {plan::BufferClass::Gradient}));
+    return verifyTable(args.shard, args.begin, args.rows, args.dout.dim(1));
+  }
   if constexpr (std::is_same_v<Args, AdamWArgs>)
     return verifyBuckets(args);
   return okStatus();
+}
+
+Status
+StepsVerifier::verifyClass(const Operand &operand,
+                           std::initializer_list<plan::BufferClass> allowed) {
+  plan::BufferClass found = classOf(operand.buffer);
+  if (std::find(allowed.begin(), allowed.end(), found) != allowed.end())
+    return okStatus();
+  std::string expected;
+  for (plan::BufferClass holds : allowed)
+    expected += fmt::format("{}{}", expected.empty() ? "" : " or ",
+                            plan::EnumNameBufferClass(holds));
+  return dataLoss("{} lies in a buffer of class {}, expected {}", operand.name,
+                  plan::EnumNameBufferClass(found), expected);
+}
+
+/// A table lies within the shards of all ranks.
+Status StepsVerifier::verifyTable(const BufferType &shard, int64_t begin,
+                                  int64_t rows, int64_t width) {
+  int64_t held = saturatingMultiply(plan.world_size(), shard.dim(0));
+  int64_t elements = saturatingMultiply(rows, width);
+  if (begin >= 0 && elements <= held && begin <= held - elements)
+    return okStatus();
+  return dataLoss("a table of {} rows of {} elements from element {} on is not "
+                  "within the {} elements of {} shards",
+                  rows, width, begin, held, plan.world_size());
 }
 
 /// One rank adds its micro-batches to gradients, which are wide therefore.

@@ -26,6 +26,10 @@ int64_t qwen::cpuWorkspaceBytes(const GemmArgs &args) {
 
 int64_t qwen::cpuWorkspaceBytes(const EmbeddingArgs &) { return 0; }
 int64_t qwen::cpuWorkspaceBytes(const EmbeddingGradArgs &) { return 0; }
+int64_t qwen::cpuWorkspaceBytes(const EmbeddingShardArgs &) { return 0; }
+int64_t qwen::cpuWorkspaceBytes(const EmbeddingGradShardArgs &args) {
+  return carvedBytes<TokenOrder>(args);
+}
 int64_t qwen::cpuWorkspaceBytes(const CausalConv1dArgs &) { return 0; }
 
 int64_t qwen::cpuWorkspaceBytes(const CausalConv1dGradArgs &args) {

@@ -8,11 +8,11 @@ The files are from `qwenc --remarks=sharding` and from `qwen-plan`, which rounds
 import re
 import sys
 
-REMARK = re.compile(r"@(\S+) launch (\d+) (gathers|scatters) (?:(\S+), )?(\d+) bytes; "
+REMARK = re.compile(r"@(\S+) launch (\d+) (gathers|scatters) (?:((?:rows of )?\S+), )?(\d+) bytes; "
                     r"(?:launch (\d+) waits|the (end) of the program waits) for it; "
                     r"(\d+) launches of (\d+) FLOPs and (\d+) bytes hide it")
 PROGRAM = re.compile(r"collectives of (\S+):")
-ROW = re.compile(r" +(\d+) (all_gather|reduce_scatter) +(\S+) +([\d.]+ \S+) +(\d+|end) +(\d+) "
+ROW = re.compile(r" +(\d+) (all_gather|reduce_scatter) +((?:rows of )?\S+) +([\d.]+ \S+) +(\d+|end) +(\d+) "
                  r"+([\d.e+]+ \S+) +([\d.]+ \S+)$")
 UNITS = {"B": 1, "FLOP": 1, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "KiB": 2**10, "MiB": 2**20,
          "GiB": 2**30}

@@ -1,10 +1,10 @@
 // Units by call, stacks without gaps, buckets by element type, gathers ahead of
 // their use, gradients joined and scattered.
-// RUN: qwen-opt %s --qwen-sharding="world-size=3" --verify-sharding=world-size=3 | FileCheck %s
-// RUN: qwen-opt %s --qwen-sharding="world-size=3 prefetch=0" | FileCheck %s --check-prefix=LATE
-// RUN: qwen-opt %s --qwen-sharding="world-size=3 reshard-after-forward=false" | FileCheck %s --check-prefix=KEEP
-// RUN: qwen-opt %s --qwen-sharding="world-size=3 remarks=true" 2>&1 | FileCheck %s --check-prefix=REMARK
-// RUN: qwen-opt %s --qwen-sharding="world-size=3 grad-type=bf16" --verify-sharding=world-size=3 | FileCheck %s --check-prefix=NARROW
+// RUN: qwen-opt %s --qwen-sharding="world-size=3 embedding-exchange=table" --verify-sharding=world-size=3 | FileCheck %s
+// RUN: qwen-opt %s --qwen-sharding="world-size=3 embedding-exchange=table prefetch=0" | FileCheck %s --check-prefix=LATE
+// RUN: qwen-opt %s --qwen-sharding="world-size=3 embedding-exchange=table reshard-after-forward=false" | FileCheck %s --check-prefix=KEEP
+// RUN: qwen-opt %s --qwen-sharding="world-size=3 embedding-exchange=table remarks=true" 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: qwen-opt %s --qwen-sharding="world-size=3 embedding-exchange=table grad-type=bf16" --verify-sharding=world-size=3 | FileCheck %s --check-prefix=NARROW
 // RUN: qwen-opt %s --verify-sharding | FileCheck %s --check-prefix=ONE
 
 // NARROW: qwen.bucket @m.embed.bf16 : tensor<192xbf16> {gradient_type = bf16, offsets

@@ -146,8 +146,10 @@ static std::string shardingFlags(const PlanSpec &spec) {
   if (spec.worldSize == 1)
     return {};
   return fmt::format(
-      " --world-size={} --prefetch={} --reshard-after-forward={}{}",
+      " --world-size={} --prefetch={} --reshard-after-forward={} "
+      "--embedding-exchange={}{}",
       spec.worldSize, spec.prefetch, spec.reshardAfterForward ? "on" : "off",
+      spec.embeddingExchange,
       spec.gradType == "f32" ? "" : " --grad-dtype=" + spec.gradType);
 }
 
@@ -171,9 +173,10 @@ static StatusOr<Plan> compile(const PlanSpec &spec, const std::string &stem) {
 static std::string stemOf(const PlanSpec &spec) {
   std::string ranks;
   if (spec.worldSize > 1)
-    ranks = fmt::format("-ranks-{}-prefetch-{}{}-gradients-{}", spec.worldSize,
-                        spec.prefetch, spec.reshardAfterForward ? "" : "-kept",
-                        spec.gradType);
+    ranks = fmt::format("-ranks-{}-prefetch-{}{}-gradients-{}-exchange-{}",
+                        spec.worldSize, spec.prefetch,
+                        spec.reshardAfterForward ? "" : "-kept", spec.gradType,
+                        spec.embeddingExchange);
   std::string config = spec.config;
   if (!spec.configText.empty())
     config += fmt::format("-{:08x}", hashName(spec.configText));

@@ -40,6 +40,7 @@ struct PlanSpec {
   bool reshardAfterForward = true;
   /// Of the gradients that ranks hold.
   std::string gradType = "f32";
+  std::string embeddingExchange = "auto";
   /// As qwenc takes it.
   std::string target = defaultTarget;
 

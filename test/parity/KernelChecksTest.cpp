@@ -302,6 +302,35 @@ TEST(KernelChecks, RefuseOptimizerListsThatDisagree) {
       "grad_norm: expected gradients, found none");
 }
 
+TEST(KernelChecks, RefusePartsOfTablesThatDoNotGoWithTheirRows) {
+  EmbeddingShardArgs lookup{view(BF16, {64}), view(I32, {5}), view(F32, {5, 8}),
+                            0, 16};
+  expectRefused(
+      lookup, [](auto &a) { a.out = view(BF16, {5, 8}); },
+      "embedding_shard: operand 'out': expected f32, found bf16[5, 8]");
+  expectRefused(
+      lookup, [](auto &a) { a.ids = view(I32, {4}); },
+      "embedding_shard: operand 'out': expected dimension 0 to be 4 (tokens of "
+      "'ids'), found f32[5, 8]");
+  expectRefused(
+      lookup, [](auto &a) { a.rows = 0; },
+      "embedding_shard: expected rows in [1, 2147483647], found 0");
+  expectRefused(
+      lookup, [](auto &a) { a.begin = std::numeric_limits<int64_t>::min(); },
+      "embedding_shard: expected begin in [-281474976710656, 281474976710656], "
+      "found -9223372036854775808");
+  EmbeddingGradShardArgs gradient{
+      view(BF16, {5, 8}), view(I32, {5}), view(F32, {64}), 0, 16, false};
+  expectRefused(
+      gradient, [](auto &a) { a.shard = view(F64, {64}); },
+      "embedding_grad_shard: operand 'shard': expected f32 or bf16, found "
+      "f64[64]");
+  expectRefused(
+      gradient, [](auto &a) { a.dout = view(BF16, {6, 8}); },
+      "embedding_grad_shard: operand 'dout': expected dimension 0 to be 5 "
+      "(tokens of 'ids'), found bf16[6, 8]");
+}
+
 TEST(KernelChecks, RefuseShardsThatDoNotMakeTheWhole) {
   expectRefused(
       AllGatherArgs{view(BF16, {64}), view(BF16, {128})},

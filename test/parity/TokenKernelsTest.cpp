@@ -69,6 +69,103 @@ TEST(EmbeddingGrad, SumsInTokenOrder) {
     }
 }
 
+/// A table of 11 rows of 6 elements from element 10 on of a sequence that four
+/// ranks hold by 21 elements each: rows lie in two shards, and something is
+/// before and behind the table.
+struct TableInShards {
+  static constexpr int64_t rows = 11, width = 6, offset = 10, held = 21;
+  static constexpr int ranks = 4;
+
+  explicit TableInShards(DType dtype) {
+    for (int rank = 0; rank < ranks; ++rank)
+      shards.emplace_back(dtype, std::vector<int64_t>{held});
+  }
+  /// `begin` of a rank.
+  static int64_t beginOf(int rank) { return offset - rank * held; }
+  double get(int64_t i) const {
+    return shards[size_t((offset + i) / held)].get((offset + i) % held);
+  }
+
+  std::vector<Tensor> shards;
+};
+
+/// Every element of a row comes from one rank, the others have zero there.
+TEST(EmbeddingShard, RanksHaveTheRowsTogether) {
+  std::mt19937_64 random(1);
+  for (DType dtype : storageTypes) {
+    TableInShards table(dtype);
+    for (Tensor &shard : table.shards)
+      shard.uniform(random, 1, 2);
+    Tensor ids(DType::I32, {40});
+    randomIds(ids, random, table.rows);
+    ids.set(3, -1);
+    ids.set(5, double(table.rows));
+    std::vector<Values> parts;
+    for (int rank = 0; rank < table.ranks; ++rank) {
+      Tensor out(accumulationType(dtype), {40, table.width}, Spacing::Sliced);
+      launchKernel(EmbeddingShardArgs{table.shards[size_t(rank)], ids, out,
+                                      table.beginOf(rank), table.rows});
+      EXPECT_TRUE(out.gapsUntouched());
+      parts.push_back(out.values());
+    }
+    for (int64_t i = 0; i < 40 * table.width; ++i) {
+      int64_t id = int64_t(ids.get(i / table.width));
+      double sum = 0;
+      int nonzero = 0;
+      for (const Values &part : parts) {
+        sum += part[size_t(i)];
+        nonzero += part[size_t(i)] != 0;
+      }
+      bool known = id >= 0 && id < table.rows;
+      EXPECT_EQ(nonzero, known);
+      EXPECT_EQ(sum, known ? table.get(id * table.width + i % table.width) : 0);
+    }
+  }
+}
+
+/// The shards together are what embedding_grad makes, rounded once; what is
+/// beside the table in a shard becomes zero or stays.
+TEST(EmbeddingGradShard, IsAPartOfTheGradient) {
+  std::mt19937_64 random(2);
+  for (DType dtype : storageTypes)
+    for (bool narrow : {false, true})
+      for (bool accumulate : {false, true}) {
+        DType wide = accumulationType(dtype);
+        if (narrow && wide == DType::F64)
+          continue;
+        TableInShards table(narrow ? DType::BF16 : wide);
+        Tensor dout(dtype, {300, table.width}, Spacing::Sliced);
+        Tensor ids(DType::I32, {300});
+        dout.uniform(random, -1, 1);
+        randomIds(ids, random, table.rows - 1);
+        ids.set(7, -1);
+        ids.set(9, double(table.rows));
+        for (Tensor &shard : table.shards)
+          shard.uniform(random, -1, 1);
+        TableInShards before = table;
+        Tensor whole(wide, {table.rows, table.width});
+        for (int64_t i = 0; i < whole.size(); ++i)
+          whole.set(i, table.get(i));
+        launchKernel(EmbeddingGradArgs{dout, ids, whole, accumulate});
+        for (int threads : {1, 2, 3}) {
+          setThreads(threads);
+          table = before;
+          for (int rank = 0; rank < table.ranks; ++rank)
+            launchKernel(EmbeddingGradShardArgs{
+                dout, ids, table.shards[size_t(rank)], table.beginOf(rank),
+                table.rows, accumulate});
+          for (int64_t i = 0; i < whole.size(); ++i)
+            EXPECT_EQ(table.get(i),
+                      narrow ? toFloat(toBFloat16(float(whole.get(i))))
+                             : whole.get(i));
+          int64_t end = table.ranks * table.held - table.offset;
+          for (int64_t i = -table.offset; i < end; ++i)
+            if (i < 0 || i >= whole.size())
+              EXPECT_EQ(table.get(i), accumulate ? before.get(i) : 0);
+        }
+      }
+}
+
 TEST(RopeAngles, AreCosinesThenSines) {
   constexpr int64_t tokens = 300, width = 64;
   constexpr double theta = 1e7;

@@ -205,8 +205,10 @@ std::string qwen::property::describePlan(const PlanSpec &spec) {
       "recompute {}, fusion {}, packs of {} tokens and {} documents",
       spec.recompute, spec.fuse ? "on" : "off", spec.tokens, spec.maxDocuments);
   if (spec.worldSize > 1)
-    text += fmt::format(", {} ranks, prefetch {}, reshard {}, gradients in {}",
+    text += fmt::format(", {} ranks, prefetch {}, reshard {}, gradients in {}, "
+                        "embedding by {}",
                         spec.worldSize, spec.prefetch,
-                        spec.reshardAfterForward ? "on" : "off", spec.gradType);
+                        spec.reshardAfterForward ? "on" : "off", spec.gradType,
+                        spec.embeddingExchange);
   return text;
 }

@@ -40,6 +40,8 @@ static PlanSpec drawRanks(const Case &drawn, Generator &generator,
   if (spec.worldSize > 1) {
     spec.prefetch = e2e::draw(generator, 4);
     spec.reshardAfterForward = chance(generator, 60);
+    constexpr const char *exchanges[] = {"auto", "rows", "table"};
+    spec.embeddingExchange = exchanges[e2e::draw(generator, 3)];
     // Gradients in bf16 are for one micro-batch a step.
     bool isNarrow = chance(generator, 35);
     if (isNarrow && int64_t(drawn.split.size()) <= spec.worldSize)
@@ -130,13 +132,16 @@ static void checkReplay(Check &check) {
                          plain->steps[i]);
 }
 
+static std::string embeddingName(const Inputs &inputs) {
+  for (const auto &[name, values] : inputs.weights)
+    if (name.ends_with("embed_tokens.weight"))
+      return name;
+  return {};
+}
+
 /// The embedding table, where it is the head too: its gradient has two sums.
 static std::string tiedName(const Inputs &inputs) {
-  if (!inputs.weights.count("lm_head.weight"))
-    for (const auto &[name, values] : inputs.weights)
-      if (name.ends_with("embed_tokens.weight"))
-        return name;
-  return {};
+  return inputs.weights.count("lm_head.weight") ? "" : embeddingName(inputs);
 }
 
 /// A matrix product that accumulates goes on where the last one ended, so that
@@ -286,8 +291,10 @@ static bool expectSameUpdate(Check &check, const std::string &what,
 }
 
 /// One rank adds both sums of a tied embedding pack by pack; several add each
-/// of them over the ranks first, which is another order. Where ranks hold
-/// gradients in bf16, each of them is rounded once more.
+/// of them over the ranks first, which is another order. So is that of ranks
+/// which exchange rows of the embedding: they add the tokens of all packs one
+/// by one. Where ranks hold gradients in bf16, each of them is rounded once
+/// more.
 static void expectRankGradients(Check &check, const std::string &what,
                                 const Step &expected, const Step &found) {
   Tensors exact = expected.gradients, others = found.gradients;
@@ -296,17 +303,20 @@ static void expectRankGradients(Check &check, const std::string &what,
     for (auto &[name, values] : exact)
       for (float &value : values)
         value = toFloat(toBFloat16(value));
-  if (std::string tied = tiedName(check.inputs); !tied.empty()) {
+  bool mayExchange = check.specs[0].embeddingExchange != "table";
+  std::string table =
+      mayExchange ? embeddingName(check.inputs) : tiedName(check.inputs);
+  if (!table.empty()) {
     e2e::Bounds all = check.gradientBounds();
     if (all.empty())
       return;
-    double bound = all.at(tied);
+    double bound = all.at(table);
     // The first sum is rounded, and so is that of both, here and there.
     if (isNarrow)
-      bound += 3 * unitRoundoff(DType::BF16) * check.gradientSizes().at(tied);
-    check.expectClose(what + " gradient of", exact, others, {{tied, bound}});
-    exact.erase(tied);
-    others.erase(tied);
+      bound += 3 * unitRoundoff(DType::BF16) * check.gradientSizes().at(table);
+    check.expectClose(what + " gradient of", exact, others, {{table, bound}});
+    exact.erase(table);
+    others.erase(table);
   }
   check.expectSameBits(what + " gradient of", exact, others);
 }
@@ -356,7 +366,8 @@ static StatusOr<Trained> trainOn(const Plan &plan, const Inputs &inputs,
 
 /// A run that is saved after its first step and goes on, on the same number of
 /// ranks or another, has lost no bit; on the same number, with gradients in the
-/// same type, it trains as if it had never stopped.
+/// same type and the same sent of the embedding, it trains as if it had never
+/// stopped.
 static void checkRestart(Check &check) {
   check.variant =
       describePlan(check.specs[0]) + "; then " + describePlan(check.specs[1]);
@@ -378,7 +389,9 @@ static void checkRestart(Check &check) {
   check.expectSameBits("resumed", lasting(first->steps[0].state),
                        lasting(second->start));
   const PlanSpec &before = check.specs[0], &after = check.specs[1];
-  if (before.worldSize == after.worldSize && before.gradType == after.gradType)
+  if (before.worldSize == after.worldSize &&
+      before.gradType == after.gradType &&
+      before.embeddingExchange == after.embeddingExchange)
     check.expectSameStep("step 2:", whole->steps[1], second->steps[0]);
   else
     check.expectSameLosses(whole->steps[1], second->steps[0]);

@@ -3,6 +3,7 @@
 #include "Collectives.h"
 #include "qwen/Plan/Streams.h"
 #include "qwen/Plan/plan_generated.h"
+#include "runtime/profile/ExchangedRows.h"
 
 #include <algorithm>
 #include <map>
@@ -60,6 +61,8 @@ qwen::collectiveFacts(const Plan &plan, int program,
     for (const LaunchOperand &operand : launches[i].operands)
       if (auto name = names.find(operand.view); name != names.end())
         facts.bucket = name->second;
+    if (std::optional<TableShard> table = tableOfExchange(plan, launches, i))
+      facts.bucket = "rows of " + names[table->view];
     result.push_back(facts);
   }
   return result;

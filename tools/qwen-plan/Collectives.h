@@ -14,8 +14,10 @@ namespace qwen {
 /// it does.
 struct CollectiveFacts {
   int64_t step = 0;
-  std::string bucket; ///< empty for what is of no bucket
-  int64_t bytes = 0;  ///< of the whole bucket
+  /// "rows of " it where ranks exchange rows of a table; empty for what is of
+  /// no bucket.
+  std::string bucket;
+  int64_t bytes = 0; ///< of the whole bucket, or of all ranks' rows
   /// The first launch that starts when this one is done, and everything behind
   /// it; the number of launches where only the end of the program waits.
   int64_t waitedBy = 0;

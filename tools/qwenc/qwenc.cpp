@@ -101,6 +101,11 @@ struct Flags {
       "reshard-after-forward", cl::init("on"), cl::cat(category),
       cl::desc("off: a layer gathered for the forward pass stays for the "
                "backward pass")};
+  cl::opt<std::string> embeddingExchange{
+      "embedding-exchange", cl::init("auto"), cl::cat(category),
+      cl::value_desc("auto|rows|table"),
+      cl::desc("What ranks send of the embedding: the rows of all ranks' "
+               "tokens, the whole table, or auto for what is less")};
   cl::list<std::string> remarks{
       "remarks", cl::CommaSeparated, cl::cat(category),
       cl::desc("Explain decisions: fusion, sharding")};
@@ -152,11 +157,15 @@ LogicalResult checkRanks(const Flags &flags) {
           std::pair("grad-dtype", flags.gradType.getNumOccurrences() > 0),
           std::pair("reshard-after-forward",
                     flags.reshardAfterForward.getNumOccurrences() > 0),
+          std::pair("embedding-exchange",
+                    flags.embeddingExchange.getNumOccurrences() > 0),
           std::pair("remarks=sharding", isSharding)})
       if (given)
         return usageError("--" + Twine(name) + " needs a --world-size above 1");
   return success(
       succeeded(oneOf("grad-dtype", flags.gradType, {"f32", "bf16"})) &&
+      succeeded(oneOf("embedding-exchange", flags.embeddingExchange,
+                      {"auto", "rows", "table"})) &&
       succeeded(oneOf("reshard-after-forward", flags.reshardAfterForward,
                       {"on", "off"})));
 }
@@ -207,6 +216,7 @@ CompileOptions compileOptions(const Flags &flags) {
   options.prefetch = flags.prefetch;
   options.gradType = flags.gradType;
   options.reshardAfterForward = flags.reshardAfterForward == "on";
+  options.embeddingExchange = flags.embeddingExchange;
   options.fusionRemarks = llvm::is_contained(flags.remarks, "fusion");
   options.shardingRemarks = llvm::is_contained(flags.remarks, "sharding");
   return options;
@@ -228,7 +238,8 @@ std::string flagText(const CompileOptions &options) {
             " --prefetch=" + std::to_string(options.prefetch) +
             " --reshard-after-forward=" +
             (options.reshardAfterForward ? "on" : "off") +
-            " --grad-dtype=" + options.gradType;
+            " --grad-dtype=" + options.gradType +
+            " --embedding-exchange=" + options.embeddingExchange;
   return text;
 }
 

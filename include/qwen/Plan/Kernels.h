@@ -23,6 +23,13 @@ namespace qwen {
 template <typename Args>
 inline constexpr bool isCollective = std::is_same_v<Args, AllGatherArgs> ||
                                      std::is_same_v<Args, ReduceScatterArgs>;
+
+/// Kernels on a rank's part of a table: their `begin` is that of rank 0 until
+/// the executor subtracts what the ranks before it hold.
+template <typename Args>
+inline constexpr bool holdsPartOfTable =
+    std::is_same_v<Args, EmbeddingShardArgs> ||
+    std::is_same_v<Args, EmbeddingGradShardArgs>;
 } // namespace qwen
 
 #endif // QWEN_PLAN_KERNELS_H

@@ -57,6 +57,13 @@ int64_t carvedBytes(const Args &...args) {
   return measure.bytes();
 }
 
+/// embedding_grad_shard: tokens sorted by id.
+struct TokenOrder {
+  int32_t *tokens; ///< [T]
+  TokenOrder(Carver &carver, const EmbeddingGradShardArgs &args)
+      : tokens(carver.take<int32_t>(args.ids.dim(0))) {}
+};
+
 /// `count` slots of equal layout: take(slot) carves the slot's pieces.
 template <typename Slot> class Slots {
 public:

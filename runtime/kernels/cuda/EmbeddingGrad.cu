@@ -1,9 +1,10 @@
 //===- EmbeddingGrad.cu - Gradient of a table by token id ------*- CUDA -*-===//
 //
-// kernel.embedding_grad. Tokens are sorted by (id, token), by counting how many
-// come before each one: the keys differ, so there is one order. Then the block
-// at the first token of an id adds that id's rows in token order, exactly as
-// the CPU does.
+// kernel.embedding_grad and kernel.embedding_grad_shard. Tokens are sorted by
+// (id, token), by counting how many come before each one: the keys differ, so
+// there is one order. Then the block at the first token of an id adds that id's
+// rows in token order, exactly as the CPU does. A shard begins and ends where
+// vectors of the table do, so that each is inside or outside as a whole.
 //
 //===----------------------------------------------------------------------===//
 
@@ -86,11 +87,14 @@ template <int Open> QWEN_DEVICE void awaitAsyncGroups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Open) : "memory");
 }
 
-template <typename S> struct Operands {
+/// S is the type of the rows, G that of the table's gradient.
+template <typename S, typename G> struct Operands {
   const S *dout;
-  float *dtable;
+  G *held; ///< the elements [0, heldElements) of a flat sequence
   const int *sortedTokens, *sortedIds;
-  int64_t doutStride, tableStride, rows;
+  int64_t doutStride, tableStride;
+  int64_t begin; ///< of the table in the sequence; may be negative
+  int64_t rows, heldElements;
   int tokens, width;
 };
 
@@ -100,8 +104,8 @@ struct TokenList {
   int count; ///< leading places with the wanted id
 
   /// The loads do not wait for each other.
-  template <typename S>
-  QWEN_DEVICE TokenList(const Operands<S> &a, int place) : count(0) {
+  template <typename AnyOperands>
+  QWEN_DEVICE TokenList(const AnyOperands &a, int place) : count(0) {
     int at = place + int(threadIdx.x % 32);
     bool inside = at < a.tokens;
     id = inside ? a.sortedIds[at] : -1;
@@ -114,8 +118,8 @@ struct TokenList {
 
 /// Every thread waits only for the bytes it copied itself, so warps need not
 /// meet.
-template <typename S>
-__global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
+template <typename S, typename G>
+__global__ void __launch_bounds__(threads) addRows(Operands<S, G> a) {
   constexpr int lanes = 16 / sizeof(S);
   using Row = Vector<S, lanes>;
   __shared__ Row ring[stages][threads];
@@ -126,11 +130,12 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
   if (previous == id || id < 0 || id >= a.rows)
     return;
   int column = (blockIdx.y * threads + threadIdx.x) * lanes;
-  bool active = column < a.width;
-  float *to = a.dtable + id * a.tableStride + column;
-  Vector<float, lanes> old{};
+  int64_t at = a.begin + id * a.tableStride + column;
+  bool active = column < a.width && at >= 0 && at < a.heldElements;
+  G *to = a.held + at;
+  Vector<G, lanes> old{};
   if (active)
-    old = Vector<float, lanes>::load(to);
+    old = Vector<G, lanes>::load(to);
   list.countId(id);
   auto loadNext = [&] {
     next.count = 0;
@@ -168,7 +173,7 @@ __global__ void __launch_bounds__(threads) addRows(Operands<S> a) {
     loadNext();
   }
   if (active)
-    Vector<float, lanes>::rounded(sum).store(to);
+    Vector<G, lanes>::rounded(sum).store(to);
 }
 
 cudaError_t writeZeros(const Buffer &table, cudaStream_t stream) {
@@ -178,29 +183,29 @@ cudaError_t writeZeros(const Buffer &table, cudaStream_t stream) {
                            table.dim(1) * sizeof(float), table.dim(0), stream);
 }
 
-template <typename S>
-cudaError_t run(const EmbeddingGradArgs &args, const LaunchContext &context) {
+/// Where the table of a launch lies.
+template <typename G> struct Table {
+  G *held;
+  int64_t stride, begin, rows, heldElements;
+};
+
+/// Adds the rows; `Args` is that of either kernel.
+template <typename S, typename G, typename Args>
+cudaError_t run(const Args &args, const Table<G> &table,
+                const LaunchContext &context) {
   Carver carver(context.workspace.data());
   SortedTokens sorted(carver, args);
   int64_t tokens = args.ids.dim(0), width = args.dout.dim(1);
-  if (!args.accumulate)
-    if (cudaError_t error = writeZeros(args.dtable, context.stream))
-      return error;
   sortTokens<<<ceilDiv(tokens, 32), sortThreads, 0, context.stream>>>(
-      args.ids.as<int>(), int(tokens), sorted.tokens, sorted.ids);
+      args.ids.template as<int>(), int(tokens), sorted.tokens, sorted.ids);
   if (cudaError_t error = cudaGetLastError())
     return error;
-  Operands<S> operands{args.dout.as<S>(),
-                       args.dtable.as<float>(),
-                       sorted.tokens,
-                       sorted.ids,
-                       args.dout.strides[0],
-                       args.dtable.strides[0],
-                       args.dtable.dim(0),
-                       int(tokens),
-                       int(width)};
+  Operands<S, G> operands{
+      args.dout.template as<S>(), table.held,   sorted.tokens, sorted.ids,
+      args.dout.strides[0],       table.stride, table.begin,   table.rows,
+      table.heldElements,         int(tokens),  int(width)};
   dim3 grid(tokens, ceilDiv(width * sizeof(S), threads * 16));
-  addRows<S><<<grid, threads, 0, context.stream>>>(operands);
+  addRows<S, G><<<grid, threads, 0, context.stream>>>(operands);
   return cudaGetLastError();
 }
 
@@ -208,7 +213,29 @@ cudaError_t run(const EmbeddingGradArgs &args, const LaunchContext &context) {
 
 cudaError_t qwen::cuda::launch(const EmbeddingGradArgs &args,
                                const LaunchContext &context) {
+  if (!args.accumulate)
+    if (cudaError_t error = writeZeros(args.dtable, context.stream))
+      return error;
+  const Buffer &dtable = args.dtable;
+  Table<float> table{dtable.as<float>(), dtable.strides[0], 0, dtable.dim(0),
+                     dtable.extent()};
   return withStorage(args.dout.dtype, [&](auto tag) {
-    return run<decltype(tag)>(args, context);
+    return run<decltype(tag)>(args, table, context);
+  });
+}
+
+cudaError_t qwen::cuda::launch(const EmbeddingGradShardArgs &args,
+                               const LaunchContext &context) {
+  if (!args.accumulate)
+    if (cudaError_t error = cudaMemsetAsync(
+            args.shard.data, 0, size_t(args.shard.bytes()), context.stream))
+      return error;
+  return withStorage(args.shard.dtype, [&](auto shardTag) {
+    using G = decltype(shardTag);
+    Table<G> table{args.shard.as<G>(), args.dout.dim(1), args.begin, args.rows,
+                   args.shard.elements()};
+    return withStorage(args.dout.dtype, [&](auto tag) {
+      return run<decltype(tag)>(args, table, context);
+    });
   });
 }

@@ -74,6 +74,10 @@ cudaError_t launch(const CausalConv1dGradArgs &args,
                    const LaunchContext &context);
 cudaError_t launch(const EmbeddingArgs &args, const LaunchContext &context);
 cudaError_t launch(const EmbeddingGradArgs &args, const LaunchContext &context);
+cudaError_t launch(const EmbeddingShardArgs &args,
+                   const LaunchContext &context);
+cudaError_t launch(const EmbeddingGradShardArgs &args,
+                   const LaunchContext &context);
 cudaError_t launch(const RopeAnglesArgs &args, const LaunchContext &context);
 cudaError_t launch(const FillArgs &args, const LaunchContext &context);
 cudaError_t launch(const CopyArgs &args, const LaunchContext &context);

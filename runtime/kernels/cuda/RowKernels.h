@@ -31,7 +31,9 @@ struct TapPartials {
 struct SortedTokens {
   int32_t *tokens; ///< [T]
   int32_t *ids;    ///< [T]
-  SortedTokens(Carver &carver, const EmbeddingGradArgs &args)
+  /// `Args` is that of embedding_grad or embedding_grad_shard.
+  template <typename Args>
+  SortedTokens(Carver &carver, const Args &args)
       : tokens(carver.take<int32_t>(args.ids.dim(0))),
         ids(carver.take<int32_t>(args.ids.dim(0))) {}
 };

@@ -86,6 +86,32 @@ std::string qwen::cuda::unsupportedReason(const EmbeddingGradArgs &args) {
        rowsReason("dout", args.dout), rowsReason("dtable", args.dtable)});
 }
 
+/// Vectors of 8 elements of the table lie inside or outside of a shard.
+static std::string partOfTableReason(const BufferType &shard, int64_t begin,
+                                     int64_t width) {
+  if (width % 8 != 0)
+    return unexpected("width", width, "a multiple of 8");
+  if (begin % 8 != 0)
+    return unexpected("begin", begin, "a multiple of 8");
+  if (shard.dim(0) % 8 != 0)
+    return unexpected("elements of shard", shard.dim(0), "a multiple of 8");
+  return {};
+}
+
+std::string qwen::cuda::unsupportedReason(const EmbeddingShardArgs &args) {
+  return firstOf(
+      {floatReason("shard", args.shard), tokensReason(args.ids.dim(0), 32),
+       partOfTableReason(args.shard, args.begin, args.out.dim(1)),
+       startReason("shard", args.shard), rowsReason("out", args.out)});
+}
+
+std::string qwen::cuda::unsupportedReason(const EmbeddingGradShardArgs &args) {
+  return firstOf(
+      {floatReason("dout", args.dout), tokensReason(args.ids.dim(0), 32),
+       partOfTableReason(args.shard, args.begin, args.dout.dim(1)),
+       startReason("shard", args.shard), rowsReason("dout", args.dout)});
+}
+
 std::string qwen::cuda::unsupportedReason(const RopeAnglesArgs &args) {
   if (args.angles.dtype != DType::F32)
     return unexpected("angles", dtypeName(args.angles.dtype), "f32");
@@ -101,6 +127,12 @@ std::string qwen::cuda::unsupportedReason(const CopyArgs &) { return {}; }
 int64_t qwen::cuda::workspaceBytes(const EmbeddingArgs &) { return 0; }
 
 int64_t qwen::cuda::workspaceBytes(const EmbeddingGradArgs &args) {
+  return carvedBytes<SortedTokens>(args);
+}
+
+int64_t qwen::cuda::workspaceBytes(const EmbeddingShardArgs &) { return 0; }
+
+int64_t qwen::cuda::workspaceBytes(const EmbeddingGradShardArgs &args) {
   return carvedBytes<SortedTokens>(args);
 }
 

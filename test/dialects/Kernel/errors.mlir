@@ -115,6 +115,14 @@ func.func @view_element(%x: memref<8x6xf32>) {
 
 // -----
 
+func.func @lookup(%w: memref<64xf32>, %ids: memref<6xi32>, %rows: memref<6x8xf32>) {
+  // expected-error @+1 {{'kernel.embedding_shard' op embedding_shard: expected rows in [1, 2147483647], found 0}}
+  kernel.embedding_shard ins(%w, %ids : memref<64xf32>, memref<6xi32>) outs(%rows : memref<6x8xf32>) {begin = 0 : i64, rows = 0 : i64}
+  return
+}
+
+// -----
+
 func.func @storage() {
   // expected-error @+1 {{'kernel.storage' op must name at least one parameter}}
   %w = kernel.storage parameter [] : memref<6x4xf32>

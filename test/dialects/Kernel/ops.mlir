@@ -113,7 +113,8 @@ kernel.binary @gpu {object = "\7FELF", target = "sm_90a", symbols = [
 
 // CHECK-LABEL: func.func @ranks
 func.func @ranks(%w: memref<64xbf16>, %full: memref<128xbf16>, %grads: memref<128xf32>, %shard: memref<64xf32>,
-                 %sum: memref<1xf64>, %sums: memref<2xf64>, %hyper: memref<8xf32>, %stats: memref<4xf32>) {
+                 %sum: memref<1xf64>, %sums: memref<2xf64>, %hyper: memref<8xf32>, %stats: memref<4xf32>,
+                 %ids: memref<6xi32>, %rows: memref<6x8xf32>, %grad: memref<6x8xbf16>) {
   // CHECK: kernel.all_gather ins(%{{.*}} : memref<64xbf16>) outs(%{{.*}} : memref<128xbf16>)
   kernel.all_gather ins(%w : memref<64xbf16>) outs(%full : memref<128xbf16>)
   // CHECK: kernel.reduce_scatter ins(%{{.*}} : memref<128xf32>) outs(%{{.*}} : memref<64xf32>) {accumulate = true}
@@ -122,6 +123,10 @@ func.func @ranks(%w: memref<64xbf16>, %full: memref<128xbf16>, %grads: memref<12
   kernel.grad_norm_local grads(%shard : memref<64xf32>) outs(%sum : memref<1xf64>)
   // CHECK: kernel.grad_norm_combine ins(%{{.*}}, %{{.*}} : memref<2xf64>, memref<8xf32>) outs(%{{.*}} : memref<4xf32>)
   kernel.grad_norm_combine ins(%sums, %hyper : memref<2xf64>, memref<8xf32>) outs(%stats : memref<4xf32>)
+  // CHECK: kernel.embedding_shard ins(%{{.*}}, %{{.*}} : memref<64xbf16>, memref<6xi32>) outs(%{{.*}} : memref<6x8xf32>) {begin = 16 : i64, rows = 10 : i64}
+  kernel.embedding_shard ins(%w, %ids : memref<64xbf16>, memref<6xi32>) outs(%rows : memref<6x8xf32>) {begin = 16 : i64, rows = 10 : i64}
+  // CHECK: kernel.embedding_grad_shard ins(%{{.*}}, %{{.*}} : memref<6x8xbf16>, memref<6xi32>) outs(%{{.*}} : memref<64xf32>) {accumulate = true, begin = 16 : i64, rows = 10 : i64}
+  kernel.embedding_grad_shard ins(%grad, %ids : memref<6x8xbf16>, memref<6xi32>) outs(%shard : memref<64xf32>) {accumulate = true, begin = 16 : i64, rows = 10 : i64}
   // CHECK: kernel.storage gradient bucket [@b] : memref<64xf32>
   %b = kernel.storage gradient bucket [@b] : memref<64xf32>
   return

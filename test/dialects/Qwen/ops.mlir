@@ -135,12 +135,16 @@ func.func @group(%x: tensor<8x4xf32>, %w: tensor<4xf32>) -> (tensor<8x4xf32>, te
 qwen.bucket @bucket.bf16 : tensor<128xbf16> {offsets = array<i64: 0, 24>, parameters = [@a.weight, @b.weight]}
 
 // CHECK-LABEL: func.func @ranks
-func.func @ranks(%g: tensor<128xf32>) {
+func.func @ranks(%g: tensor<128xf32>, %ids: tensor<3xi32>) {
   // CHECK: %[[F:.*]] = qwen.all_gather @bucket.bf16 : tensor<128xbf16>
   %flat = qwen.all_gather @bucket.bf16 : tensor<128xbf16>
   // CHECK: qwen.bucket_part %[[F]][24] [@b.weight] : tensor<128xbf16> -> tensor<2x4xbf16>
   %b = qwen.bucket_part %flat[24] [@b.weight] : tensor<128xbf16> -> tensor<2x4xbf16>
   // CHECK: qwen.reduce_scatter @bucket.bf16, %{{.*}} {overwrite} : tensor<128xf32>
   qwen.reduce_scatter @bucket.bf16, %g {overwrite} : tensor<128xf32>
+  // CHECK: %[[Y:.*]] = qwen.sharded_embedding @bucket.bf16[@b.weight], %{{.*}} : tensor<3xi32> -> tensor<3x4xbf16>
+  %y = qwen.sharded_embedding @bucket.bf16[@b.weight], %ids : tensor<3xi32> -> tensor<3x4xbf16>
+  // CHECK: qwen.sharded_embedding_grad @bucket.bf16[@b.weight], %[[Y]], %{{.*}} {overwrite} : tensor<3x4xbf16>, tensor<3xi32>
+  qwen.sharded_embedding_grad @bucket.bf16[@b.weight], %y, %ids {overwrite} : tensor<3x4xbf16>, tensor<3xi32>
   return
 }

@@ -198,3 +198,52 @@ qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>, gr
 qwen.parameter @w : tensor<6x4xf64> {init = "zero"}
 // expected-error @+1 {{'qwen.bucket' op gradient_type must be f64, but is 'bf16'}}
 qwen.bucket @b : tensor<128xf64> {parameters = [@w], offsets = array<i64: 0>, gradient_type = bf16}
+
+// -----
+
+func.func @lookup(%ids: tensor<3xi32>) {
+  // expected-error @+1 {{'qwen.sharded_embedding' op @b does not name a qwen.bucket}}
+  %0 = qwen.sharded_embedding @b[@w], %ids : tensor<3xi32> -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+qwen.parameter @v : tensor<6x4xf32> {init = "zero"}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>}
+func.func @lookup(%ids: tensor<3xi32>) {
+  // expected-error @+1 {{'qwen.sharded_embedding' op @b does not hold @v}}
+  %0 = qwen.sharded_embedding @b[@v], %ids : tensor<3xi32> -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>}
+func.func @lookup(%ids: tensor<3xi32>) {
+  // expected-error @+1 {{'qwen.sharded_embedding' op @w is no table of rows as in 'tensor<3x5xf32>'}}
+  %0 = qwen.sharded_embedding @b[@w], %ids : tensor<3xi32> -> tensor<3x5xf32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>}
+func.func @gradient(%dy: tensor<3x4xbf16>, %ids: tensor<3xi32>) {
+  // expected-error @+1 {{'qwen.sharded_embedding_grad' op rows must have the element type of @w, 'f32', but are 'tensor<3x4xbf16>'}}
+  qwen.sharded_embedding_grad @b[@w], %dy, %ids : tensor<3x4xbf16>, tensor<3xi32>
+  return
+}
+
+// -----
+
+qwen.parameter @w : tensor<6x4xf32> {init = "zero"}
+qwen.bucket @b : tensor<128xf32> {parameters = [@w], offsets = array<i64: 0>}
+func.func @gradient(%dy: tensor<3x4xf32>, %ids: tensor<2xi32>) {
+  // expected-error @+1 {{'qwen.sharded_embedding_grad' op expected rows [T, H] of ids [T], found 'tensor<3x4xf32>' and 'tensor<2xi32>'}}
+  qwen.sharded_embedding_grad @b[@w], %dy, %ids : tensor<3x4xf32>, tensor<2xi32>
+  return
+}

@@ -195,6 +195,56 @@ void testEmbeddings(bool small) {
     }
 }
 
+/// A table of which a rank holds `held` elements of a flat sequence, beginning
+/// `begin` elements before the table or, negative, inside of it.
+void testShard(int64_t tokens, int64_t rows, int64_t width, int64_t held,
+               int64_t begin, DType dtype, DType gradient, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Tensor shard(dtype, {held}), ids(DType::I32, {tokens});
+  Tensor out(DType::F32, {tokens, width}), dout(dtype, {tokens, width});
+  Tensor dshard(gradient, {held});
+  for (Tensor *operand : {&shard, &dout, &dshard})
+    operand->uniform(random, -1, 1);
+  for (int64_t t = 0; t < tokens; ++t)
+    ids.set(t, double(int64_t(random() % uint64_t(rows + 2)) - 1));
+  for (Tensor *operand : {&shard, &ids, &out, &dout, &dshard})
+    operand->toDevice();
+  auto forward = [&](auto at) {
+    return EmbeddingShardArgs{at(shard), at(ids), at(out), begin, rows};
+  };
+  runOnCpu(forward(onHost));
+  runOnGpu(forward(onDevice));
+  expectSameBits("embedding shard", out);
+  for (bool accumulate : {true, false}) {
+    auto backward = [&](auto at) {
+      return EmbeddingGradShardArgs{at(dout), at(ids), at(dshard),
+                                    begin,    rows,    accumulate};
+    };
+    runOnCpu(backward(onHost));
+    runOnGpu(backward(onDevice));
+    expectSameBits("embedding gradient shard", dshard);
+    if (!accumulate)
+      expectRerunEqual("embedding gradient shard", backward(onDevice),
+                       {&dshard});
+  }
+}
+
+void testShards(bool small) {
+  uint64_t seed = 1;
+  for (DType dtype : {DType::BF16, DType::F32})
+    for (DType gradient : {DType::BF16, DType::F32}) {
+      // All of it, the beginning, the middle, the end, nothing.
+      testShard(67, 9, 24, 9 * 24, 0, dtype, gradient, seed++);
+      for (int64_t begin : {64, 0, -40, -104, -200, -512})
+        testShard(67, 9, 24, 64, begin, dtype, gradient, seed++);
+      if (!small) {
+        testShard(4100, 600, 1032, 64 * 1000, -64 * 3001, dtype, gradient,
+                  seed++);
+        testShard(3, 2500, 64, 64 * 900, -64 * 1201, dtype, gradient, seed++);
+      }
+    }
+}
+
 //===----------------------------------------------------------------------===//
 // Angles, fill, copy
 //===----------------------------------------------------------------------===//
@@ -261,6 +311,7 @@ int main(int argc, char **argv) {
   bool small = mode == "small";
   testConvolution(small);
   testEmbeddings(small);
+  testShards(small);
   testAngles();
   testFillAndCopy();
   return summary();

@@ -138,6 +138,27 @@ TEST_F(CostsTest, TablesMoveAsManyRowsAsThereAreIds) {
   EXPECT_EQ(overwrites.getBytes(), rows + ids + table);
 }
 
+/// The same of a shard, which is flat.
+TEST_F(CostsTest, ShardsOfTablesMoveAsManyElementsAsRowsHave) {
+  const int64_t rows = 4 * 8 * 16, ids = 4 * 8, shard = 4 * 6400;
+  auto lookup = parse<KernelOpInterface>(
+      "%t: memref<6400xf32>, %i: memref<8xi32>, %y: memref<8x16xf32>",
+      "kernel.embedding_shard ins(%t, %i : memref<6400xf32>, memref<8xi32>) "
+      "outs(%y : memref<8x16xf32>) {begin = 0 : i64, rows = 900 : i64}");
+  EXPECT_EQ(lookup.getBytes(), rows + ids + rows);
+  const std::string arguments =
+      "%d: memref<8x16xf32>, %i: memref<8xi32>, %t: memref<6400xf32>";
+  const std::string gradient =
+      "kernel.embedding_grad_shard ins(%d, %i : memref<8x16xf32>, "
+      "memref<8xi32>) outs(%t : memref<6400xf32>) {begin = 0 : i64, rows = 900 "
+      ": i64";
+  auto adds =
+      parse<KernelOpInterface>(arguments, gradient + ", accumulate = true}");
+  EXPECT_EQ(adds.getBytes(), rows + ids + 2 * rows);
+  auto overwrites = parse<KernelOpInterface>(arguments, gradient + "}");
+  EXPECT_EQ(overwrites.getBytes(), rows + ids + shard);
+}
+
 /// Rotary angles [T, R] repeat over heads: an output of the same type (here of
 /// the row sums of R heads) must not take their place.
 TEST_F(CostsTest, GroupKeepsInputsThatRepeatOverHeads) {

@@ -115,6 +115,13 @@ const PlanFault parameterFaults[] = {
      "unknown initialisation 9"},
 };
 
+/// Looks up two rows instead of filling what is scattered.
+void lookUp(PlanDraft &draft, uint32_t shard, int64_t begin, int64_t rows) {
+  draft.views.push_back(plan::View(10, 10, 0));
+  draft.programs[0].steps[2] =
+      embeddingShard(shard, ShardedRng, 14, begin, rows);
+}
+
 const PlanFault stepFaults[] = {
     {"GatherLength",
      [](PlanDraft &d) {
@@ -130,7 +137,40 @@ const PlanFault stepFaults[] = {
      [](PlanDraft &d) {
        d.programs[0].steps[3] = reduceScatter(ShardedGrads, ShardedMoment1);
      },
-     "shard lies in a buffer of class Moment1, expected Gradient"},
+     "shard lies in a buffer of class Moment1, expected Gradient or "
+     "Activation"},
+    {"LookupOfGradients",
+     [](PlanDraft &d) { lookUp(d, ShardedGradient, 0, 16); },
+     "step 2 (EmbeddingShard): shard lies in a buffer of class Gradient, "
+     "expected Parameter"},
+    {"TableBehindTheShards",
+     [](PlanDraft &d) { lookUp(d, ShardedValue, 8, 16); },
+     "a table of 16 rows of 8 elements from element 8 on is not within the 128 "
+     "elements of 2 shards"},
+    {"TableBeforeTheShards",
+     [](PlanDraft &d) { lookUp(d, ShardedValue, -8, 16); },
+     "a table of 16 rows of 8 elements from element -8 on is not within the "
+     "128 elements of 2 shards"},
+    {"HugeTable",
+     [](PlanDraft &d) { lookUp(d, ShardedValue, 0, maxDimension); },
+     "a table of 2147483647 rows of 8 elements from element 0 on is not within "
+     "the 128 elements of 2 shards"},
+    {"TableGradientOfMoments",
+     [](PlanDraft &d) {
+       d.views.push_back(plan::View(4, 10, 0));
+       d.programs[0].steps[2] =
+           embeddingGradShard(14, ShardedRng, ShardedMoment1, 0, 16);
+     },
+     "step 2 (EmbeddingGradShard): shard lies in a buffer of class Moment1, "
+     "expected Gradient"},
+    {"TableGradientOutside",
+     [](PlanDraft &d) {
+       d.views.push_back(plan::View(4, 10, 0));
+       d.programs[0].steps[2] =
+           embeddingGradShard(14, ShardedRng, ShardedGradient, 0, 17);
+     },
+     "a table of 17 rows of 8 elements from element 0 on is not within the 128 "
+     "elements of 2 shards"},
     {"ScatterOfParameters",
      [](PlanDraft &d) {
        d.types.push_back(tensor(F32, {128}));

@@ -195,6 +195,26 @@ StepDraft test::reduceScatter(uint32_t full, uint32_t shard) {
   };
 }
 
+StepDraft test::embeddingShard(uint32_t shard, uint32_t ids, uint32_t out,
+                               int64_t begin, int64_t rows) {
+  return [=](Builder &builder) {
+    return std::pair(
+        plan::Kernel::EmbeddingShard,
+        plan::CreateEmbeddingShard(builder, shard, ids, out, begin, rows)
+            .Union());
+  };
+}
+
+StepDraft test::embeddingGradShard(uint32_t dout, uint32_t ids, uint32_t shard,
+                                   int64_t begin, int64_t rows) {
+  return [=](Builder &builder) {
+    return std::pair(plan::Kernel::EmbeddingGradShard,
+                     plan::CreateEmbeddingGradShard(builder, dout, ids, shard,
+                                                    begin, rows, true)
+                         .Union());
+  };
+}
+
 StepDraft test::gradNormLocal(uint32_t grad, uint32_t partial) {
   return [=](Builder &builder) {
     auto grads = builder.CreateVector(&grad, 1);

@@ -110,6 +110,11 @@ StepDraft fill(uint32_t out, double value);
 StepDraft allGather(uint32_t shard, uint32_t full);
 /// Accumulates.
 StepDraft reduceScatter(uint32_t full, uint32_t shard);
+StepDraft embeddingShard(uint32_t shard, uint32_t ids, uint32_t out,
+                         int64_t begin, int64_t rows);
+/// Accumulates.
+StepDraft embeddingGradShard(uint32_t dout, uint32_t ids, uint32_t shard,
+                             int64_t begin, int64_t rows);
 StepDraft gradNormLocal(uint32_t grad, uint32_t partial);
 StepDraft gradNormCombine(uint32_t partials, uint32_t hyper, uint32_t stats);
 /// Of shardedPlan's tensors, once for each bucket.
