@@ -12,6 +12,7 @@
 #include "qwen/Plan/plan_generated.h"
 #include "runtime/executor/CudaDevice.h"
 #include "runtime/executor/CudaLaunches.h"
+#include "runtime/executor/CudaPeers.h"
 #include "runtime/executor/CudaRanks.h"
 #include "runtime/executor/CudaTimer.h"
 
@@ -48,7 +49,7 @@ public:
     return graphs[static_cast<size_t>(program)].counts;
   }
   MemoryReport memoryReport() const override { return report; }
-  std::string warning() const override { return launches.warning(); }
+  std::string warning() const override;
 
 protected:
   std::byte *address(uint32_t buffer) const override {
@@ -70,6 +71,7 @@ private:
   Status openDevice();
   StatusOr<std::span<std::byte>> allocate(int64_t bytes, std::string_view what);
   Status allocateArenas();
+  Status openPeers();
   Status createRing();
   Status capture(int program);
   StatusOr<CudaGraph> captureOn(cudaStream_t stream,
@@ -106,6 +108,8 @@ private:
   std::optional<CudaMemory> deviceMemory;
   std::vector<CudaArena> allocations;
   std::vector<std::span<std::byte>> arenas; ///< of the plan
+  std::span<std::byte> shards;      ///< of parameters, and what is behind them
+  std::unique_ptr<CudaPeers> peers; ///< where ranks may copy gathers
   CudaLaunches launches;
   std::vector<Replay> graphs; ///< by program
 
@@ -193,12 +197,36 @@ Status CudaExecutor::allocateArenas() {
       used += static_cast<size_t>(arenaStride(*arena));
       continue;
     }
-    QWEN_ASSIGN_OR_RETURN(std::span<std::byte> memory,
-                          allocate(static_cast<int64_t>(arena->size()),
-                                   plan::EnumNameBufferClass(arena->holds())));
-    arenas.push_back(memory);
+    auto bytes = static_cast<int64_t>(arena->size());
+    bool isShared = others && arena->holds() == plan::BufferClass::Parameter;
+    QWEN_ASSIGN_OR_RETURN(
+        std::span<std::byte> memory,
+        allocate(isShared ? roundUp(bytes, CudaPeers::allocationUnit) : bytes,
+                 plan::EnumNameBufferClass(arena->holds())));
+    arenas.push_back(memory.first(arena->size()));
+    if (isShared && memory.size() > shards.size())
+      shards = memory;
   }
   return okStatus();
+}
+
+/// Nothing may run meanwhile, as the peers try what they opened.
+Status CudaExecutor::openPeers() {
+  if (!others || !options.copyGathers || shards.empty())
+    return okStatus();
+  QWEN_RETURN_IF_ERROR(awaitIdle("cannot clear device memory"));
+  QWEN_ASSIGN_OR_RETURN(
+      peers, CudaPeers::open(ranks(), shards, others->collectives()));
+  return okStatus();
+}
+
+std::string CudaExecutor::warning() const {
+  std::string text = launches.warning();
+  if (peers && !peers->reason().empty())
+    text += fmt::format("{}gathers are NCCL's, which slows other kernels down: "
+                        "{}",
+                        text.empty() ? "" : "; ", peers->reason());
+  return text;
 }
 
 Status CudaExecutor::createRing() {
@@ -308,6 +336,7 @@ Status CudaExecutor::load() {
   deviceMemory.emplace(streams.main(),
                        [this] { return awaitIdle("an earlier run failed"); });
   QWEN_RETURN_IF_ERROR(allocateArenas());
+  QWEN_RETURN_IF_ERROR(openPeers());
   QWEN_RETURN_IF_ERROR(createRing());
   CudaLaunches::Places places;
   places.address = [this](uint32_t buffer) { return address(buffer); };
@@ -316,6 +345,7 @@ Status CudaExecutor::load() {
   };
   places.streams = &streams;
   places.ranks = others ? &others->collectives() : nullptr;
+  places.peers = peers.get();
   QWEN_RETURN_IF_ERROR(launches.prepare(plan(), places));
   graphs.resize(plan().programs().size());
   for (size_t i = 0; i < graphs.size(); ++i)

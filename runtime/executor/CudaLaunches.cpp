@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/executor/CudaLaunches.h"
+#include "qwen/Plan/KernelCosts.h"
 #include "runtime/plan/PlanSteps.h"
 #include "runtime/support/Json.h"
 
@@ -35,6 +36,29 @@ static Status launchAs(const void *args, const cuda::LaunchContext &context,
   } else {
     return cudaStatus(cuda::launch(a, context), "cannot launch the kernel");
   }
+}
+
+namespace {
+/// An all_gather that is a copy from each rank's memory. Nobody may write a
+/// shard while others read it, so that the first one of a program waits until
+/// all ranks have come there, with what they wrote before, and the last one
+/// until all have read.
+struct CopiedGather {
+  AllGatherArgs args;
+  const CudaPeers *peers;
+  bool isFirst = false, isLast = false;
+};
+} // namespace
+
+static Status launchCopies(const void *args, const cuda::LaunchContext &context,
+                           NcclCommunicator *) {
+  const auto &gather = *static_cast<const CopiedGather *>(args);
+  if (gather.isFirst)
+    QWEN_RETURN_IF_ERROR(gather.peers->meet(context.stream));
+  QWEN_RETURN_IF_ERROR(
+      gather.peers->allGather(gather.args.shard.data, gather.args.full.data,
+                              gather.args.shard.bytes(), context.stream));
+  return gather.isLast ? gather.peers->meet(context.stream) : okStatus();
 }
 
 /// Calls visit(program, index, step) for every step of a plan.
@@ -154,8 +178,8 @@ Status CudaLaunches::prepare(const Plan &plan, const Places &places) {
     return okStatus();
   };
   programs.resize(plan.programs().size());
-  return forEachStep(raw, [&](uint32_t program, uint32_t index,
-                              const plan::Step &step) {
+  QWEN_RETURN_IF_ERROR(forEachStep(raw, [&](uint32_t program, uint32_t index,
+                                            const plan::Step &step) {
     CudaLaunch launch;
     launch.what = fmt::format("step {}", index);
     Status status = prepareWaits(program, step, launch);
@@ -180,7 +204,65 @@ Status CudaLaunches::prepare(const Plan &plan, const Places &places) {
         "program '{}', {}", plan.programs()[program].name, launch.what)));
     programs[program].push_back(std::move(launch));
     return okStatus();
-  });
+  }));
+  if (places.peers)
+    copyGathers(plan, *places.peers);
+  return okStatus();
+}
+
+/// Whether a launch of the program writes what ranks gather.
+static bool writesParameters(const plan::Plan &raw,
+                             const plan::Program &program) {
+  bool writes = false;
+  auto isParameter = [&](uint32_t view) {
+    uint32_t buffer = raw.views()->Get(view)->buffer();
+    return raw.arenas()->Get(raw.buffers()->Get(buffer)->arena())->holds() ==
+           plan::BufferClass::Parameter;
+  };
+  std::vector<uint32_t> views;
+  auto resolve = [&](uint32_t id, auto &buffer) {
+    static_cast<BufferType &>(buffer) =
+        toBufferType(*raw.types()->Get(raw.views()->Get(id)->type()));
+    views.push_back(id);
+    return okStatus();
+  };
+  for (uint32_t i = 0; program.steps() && i < program.steps()->size(); ++i) {
+    views.clear();
+    // The plan is verified: every step has a known kernel.
+    (void)visitStep(*program.steps()->Get(i), resolve, [&](auto &args) {
+      size_t next = 0;
+      forEachAccess(args,
+                    [&](const char *, const BufferType &, bool, bool written) {
+                      writes |= isParameter(views[next++]) && written;
+                    });
+      return okStatus();
+    });
+  }
+  return writes;
+}
+
+/// Makes gathers copies where that is possible.
+void CudaLaunches::copyGathers(const Plan &plan, const CudaPeers &peers) {
+  const plan::Plan &raw = plan.raw();
+  for (size_t index = 0; index < programs.size(); ++index) {
+    if (writesParameters(raw, *raw.programs()->Get(uint32_t(index))))
+      continue;
+    std::vector<std::shared_ptr<CopiedGather>> copied;
+    for (CudaLaunch &launch : programs[index]) {
+      if (launch.function != launchAs<AllGatherArgs>)
+        continue;
+      const auto &args = *static_cast<const AllGatherArgs *>(launch.args.get());
+      if (!peers.reaches(args.shard.data, args.shard.bytes()))
+        continue;
+      copied.push_back(std::make_shared<CopiedGather>(args, &peers));
+      launch.function = launchCopies;
+      launch.args = copied.back();
+    }
+    if (copied.empty())
+      continue;
+    copied.front()->isFirst = true;
+    copied.back()->isLast = true;
+  }
 }
 
 bool CudaLaunches::communicates(int index) const {

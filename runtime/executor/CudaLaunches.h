@@ -9,7 +9,7 @@
 #ifndef QWEN_RUNTIME_EXECUTOR_CUDALAUNCHES_H
 #define QWEN_RUNTIME_EXECUTOR_CUDALAUNCHES_H
 
-#include "runtime/collectives/NcclCommunicator.h"
+#include "runtime/executor/CudaPeers.h"
 #include "runtime/executor/CudaStreams.h"
 #include "runtime/kernels/cuda/Blas.h"
 #include "runtime/kernels/cuda/Group.h"
@@ -48,6 +48,8 @@ public:
     std::function<std::byte *(uint32_t buffer)> address;
     const CudaStreams *streams = nullptr;
     NcclCommunicator *ranks = nullptr; ///< null for one rank
+    /// What gathers of shards are copied from; null: NCCL gathers all.
+    const CudaPeers *peers = nullptr;
     /// Puts a rank's slices in the place of its shards.
     std::function<Status(AdamWArgs &)> expandBuckets;
   };
@@ -81,6 +83,7 @@ private:
   Status prepareWaits(uint32_t program, const plan::Step &step,
                       CudaLaunch &launch);
   template <typename Args> Status prepareArgs(Args args, CudaLaunch &launch);
+  void copyGathers(const Plan &plan, const CudaPeers &peers);
 
   NcclCommunicator *ranks = nullptr;
   const CudaStreams *streams = nullptr;

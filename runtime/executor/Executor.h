@@ -47,6 +47,9 @@ struct ExecutorOptions {
   int device = -1;
   /// GPU: captures each program once and replays it; false: plain launches.
   bool graph = true;
+  /// GPU: ranks of one machine gather shards by copies between their GPUs,
+  /// where these can read each other's memory; false: by NCCL.
+  bool copyGathers = true;
   /// GPU, plain launches: waits after each, so that an error names its step.
   bool synchronous = false;
   /// The ranks that run the plan together; null: this one alone. It must

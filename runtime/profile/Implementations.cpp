@@ -70,7 +70,8 @@ std::string describeCuda(std::string_view kernel, const Launches &launches) {
   if (kernel == "grad_norm" || kernel == "grad_norm_local" || kernel == "adamw")
     return "CUDA, all tensors in a launch";
   if (isCollectiveName(kernel))
-    return kernel == AllGatherArgs::kernelName ? "NCCL" : "NCCL and CUDA";
+    return kernel == AllGatherArgs::kernelName ? "copies between GPUs, or NCCL"
+                                               : "NCCL and CUDA";
   return "CUDA";
 }
 

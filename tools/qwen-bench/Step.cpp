@@ -33,6 +33,7 @@ struct StepOptions {
   int64_t tokens = 8192;
   std::vector<int64_t> documents; ///< empty: the comparison's
   bool plainLaunches = false;
+  bool ncclGathers = false;
   double rankTimeout = 30; ///< seconds
   Communicator *ranks = &selfCommunicator();
   StepBenchmarkOptions benchmark;
@@ -121,6 +122,7 @@ static StatusOr<PlanEngine> makeEngine(const Plan &plan,
                                        const StepOptions &options) {
   ExecutorOptions executor;
   executor.graph = !options.plainLaunches;
+  executor.copyGathers = !options.ncclGathers;
   executor.ranks = options.ranks;
   StatusOr<PlanEngine> engine = PlanEngine::create(plan, executor);
   // On GPUs the ranks meet in there.
@@ -264,6 +266,9 @@ Action bench::addStepCommand(CLI::App &command) {
             "which a rank counts as lost");
   command.add_flag("--plain-launches", options->plainLaunches,
                    "Launches one by one instead of a replayed graph");
+  command.add_flag("--nccl-gathers", options->ncclGathers,
+                   "Shards are gathered by NCCL also where GPUs could copy "
+                   "them from each other");
   addNumber(command, "--peak-tflops", benchmark.peakTflops, OptionRange(),
             "Dense bf16 peak for MFU = model FLOPs / seconds / peak and "
             "HFU, which counts the FLOPs of all launches; 0: of the "

@@ -187,6 +187,9 @@ void Parser::addRunOptions() {
   app.add_flag("--wait-each-launch", options.waitEachLaunch,
                "GPU: no graphs, and a wait after each launch, so that an error "
                "of the GPU names its launch (slow)");
+  app.add_flag("--nccl-gathers", options.ncclGathers,
+               "Several GPUs: gather parameters by NCCL also where GPUs could "
+               "copy them from each other");
 }
 
 StatusOr<std::optional<std::string>>

@@ -50,6 +50,7 @@ struct Options {
   int threads = 0;
   int device = -1; ///< number of the GPU; -1: by the rank's on its machine
   bool waitEachLaunch = false;
+  bool ncclGathers = false;
   double rankTimeout = 30; ///< seconds
   int64_t logEvery = 10;
 

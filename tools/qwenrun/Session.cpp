@@ -21,6 +21,7 @@ ExecutorOptions qwen::executorOptions(const Session &session) {
   result.threads = options.threads;
   result.device = options.device;
   result.synchronous = options.waitEachLaunch;
+  result.copyGathers = !options.ncclGathers;
   return result;
 }
 

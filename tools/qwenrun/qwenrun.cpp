@@ -65,8 +65,13 @@ static Status runOnce(Session &session, const Plan &plan) {
 /// Options that only a GPU looks at need a plan for one.
 static Status checkDeviceOptions(const Options &options, const Plan &plan) {
   const char *name = options.waitEachLaunch ? "--wait-each-launch"
+                     : options.ncclGathers  ? "--nccl-gathers"
                      : options.device > 0   ? "--device"
                                             : nullptr;
+  if (options.ncclGathers && plan.info().worldSize == 1)
+    return invalidArgument("--nccl-gathers is for several ranks, but '{}' is "
+                           "for one",
+                           options.plan);
   if (!name || plan.info().targetKind == TargetKind::Cuda)
     return okStatus();
   return invalidArgument("{} is for a GPU, but '{}' is for {}", name,

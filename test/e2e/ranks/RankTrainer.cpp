@@ -26,7 +26,7 @@ namespace {
 struct Work {
   std::string plan, data, out;
   TrainerOptions options;
-  bool graph = true;
+  std::string way; ///< "plain" launches, gathers by "nccl", or neither
 };
 
 TrainerOptions trainerOptions(int64_t steps, int64_t packs) {
@@ -58,7 +58,8 @@ StatusOr<PlanEngine> makeEngine(const Work &work, Communicator &ranks) {
   ExecutorOptions options;
   options.poison = true;
   options.hugePages = false;
-  options.graph = work.graph;
+  options.graph = work.way != "plain";
+  options.copyGathers = work.way != "nccl";
   options.ranks = &ranks;
   return PlanEngine::create(plan, options);
 }
@@ -116,7 +117,7 @@ int main(int argc, char **argv) {
   Communicator &ranks = *joined ? **joined : selfCommunicator();
   Work work{argv[1], argv[2], argv[5],
             trainerOptions(std::atoll(argv[3]), std::atoll(argv[4])),
-            /*graph=*/argc == 6};
+            argc == 7 ? argv[6] : ""};
   {
     auto engine = makeEngine(work, ranks);
     Status status =
