@@ -83,10 +83,13 @@ Status CudaPeers::tryCopies(Communicator &ranks) {
   QWEN_ASSIGN_OR_RETURN(tokens,
                         CudaArena::allocate((count + 1) * int64_t(sizeof(int)),
                                             "meeting points"));
+  // The copy returns when the value is on its way, not when it is there.
   auto write = [&](int value) {
-    return cudaStatus(
-        cudaMemcpy(mine.data(), &value, sizeof(value), cudaMemcpyHostToDevice),
-        "cannot write device memory");
+    cudaError_t error =
+        cudaMemcpy(mine.data(), &value, sizeof(value), cudaMemcpyHostToDevice);
+    if (error == cudaSuccess)
+      error = cudaStreamSynchronize(nullptr);
+    return cudaStatus(error, "cannot write device memory");
   };
   auto *found = reinterpret_cast<int *>(tokens.data());
   QWEN_RETURN_IF_ERROR(write(ranks.rank() + 1));
