@@ -67,6 +67,7 @@ class CommandLine(WithPlan):
     def test_options_of_a_gpu_need_a_plan_for_one(self):
         for extra in (("--device", "1"), ("--wait-each-launch",)):
             self.run_bad("qwenrun", *GOOD, *extra, says=(extra[0], "x86-64-v3"))
+        self.run_bad("qwenrun", *GOOD, "--nccl-gathers", says="--nccl-gathers is for several ranks, but ")
 
     def test_warm_up_longer_than_the_run_is_said(self):
         done = self.run_good("qwenrun", *GOOD, "--warmup", "100", "--dry-run")
