@@ -20,7 +20,9 @@ endif()
 find_program(QWEN_CCACHE ccache)
 if(QWEN_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER "${QWEN_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${QWEN_CCACHE}")
+  # Or what uses precompiled headers would not be kept.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${QWEN_CCACHE}")
 endif()
 
 if(QWEN_SANITIZE)

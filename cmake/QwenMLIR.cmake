@@ -24,6 +24,19 @@ if(QWEN_SANITIZE OR QWEN_FUZZ)
   set(QWEN_ASAN_OPTIONS "${PROJECT_SOURCE_DIR}/cmake/asan/MlirOptions.cpp")
 endif()
 
+# What takes 6 of the 13 seconds in which a usual file of the compiler is
+# compiled. Sources include what they use all the same.
+set(_headers "${PROJECT_BINARY_DIR}/MlirHeaders.cpp")
+file(CONFIGURE OUTPUT "${_headers}" CONTENT "")
+add_library(QwenMlirHeaders OBJECT "${_headers}")
+target_compile_options(QwenMlirHeaders PRIVATE -fno-exceptions)
+target_link_libraries(QwenMlirHeaders PRIVATE MLIR LLVM)
+qwen_warnings(QwenMlirHeaders)
+target_precompile_headers(QwenMlirHeaders PRIVATE
+  <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
+  <mlir/Dialect/MemRef/IR/MemRef.h> <mlir/IR/PatternMatch.h>
+  <mlir/IR/SymbolTable.h> <mlir/Pass/Pass.h> <llvm/ADT/TypeSwitch.h>)
+
 # qwen_mlir_library(NAME SOURCES ... DEPENDS ... LINK ...): a compiler library,
 # linked against the LLVM and MLIR shared libraries, without exceptions like
 # LLVM itself.
@@ -36,6 +49,7 @@ function(qwen_mlir_library name)
   target_compile_options(${name} PRIVATE -fno-exceptions)
   target_link_libraries(${name} PUBLIC ${ARG_LINK} MLIR LLVM)
   qwen_warnings(${name})
+  target_precompile_headers(${name} REUSE_FROM QwenMlirHeaders)
 endfunction()
 
 # qwen_mlir_tool(NAME SOURCES ... LINK ...)

@@ -212,13 +212,22 @@ LogicalResult BucketOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   return success();
 }
 
+/// The bucket of that name; an error where there is none.
+static BucketOp findBucket(Operation *op, FlatSymbolRefAttr name,
+                           SymbolTableCollection &symbolTable) {
+  auto bucket = symbolTable.lookupNearestSymbolFrom<BucketOp>(op, name);
+  if (!bucket)
+    op->emitOpError() << name << " does not name a qwen.bucket";
+  return bucket;
+}
+
 /// The bucket must exist; `flat` is as long, of `element`'s type or wider.
 static LogicalResult verifyBucketUse(Operation *op, FlatSymbolRefAttr name,
                                      RankedTensorType flat, bool isWide,
                                      SymbolTableCollection &symbolTable) {
-  auto bucket = symbolTable.lookupNearestSymbolFrom<BucketOp>(op, name);
+  BucketOp bucket = findBucket(op, name, symbolTable);
   if (!bucket)
-    return op->emitOpError() << name << " does not name a qwen.bucket";
+    return failure();
   auto type = cast<RankedTensorType>(bucket.getType());
   if (isWide)
     type = type.clone(wideType(type.getElementType()));
@@ -239,14 +248,13 @@ ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
                          symbolTable);
 }
 
-/// The bucket must exist and hold `name`, a table of `width` columns; its
-/// element type is `element`, or the wider one.
+/// The bucket must exist and hold `name`, a table of rows like `rows`.
 static LogicalResult verifyTableUse(Operation *op, FlatSymbolRefAttr bucketName,
                                     SymbolRefAttr name, RankedTensorType rows,
                                     SymbolTableCollection &symbolTable) {
-  auto bucket = symbolTable.lookupNearestSymbolFrom<BucketOp>(op, bucketName);
+  BucketOp bucket = findBucket(op, bucketName, symbolTable);
   if (!bucket)
-    return op->emitOpError() << bucketName << " does not name a qwen.bucket";
+    return failure();
   if (!llvm::is_contained(bucket.getParameters(), name))
     return op->emitOpError() << bucketName << " does not hold " << name;
   auto table = symbolTable.lookupNearestSymbolFrom<ParameterOp>(op, name);

@@ -19,6 +19,10 @@ StatusOr<std::unique_ptr<CudaPeers>> CudaPeers::open(Communicator &ranks,
                                                      std::span<std::byte> mine,
                                                      NcclCommunicator &nccl) {
   std::unique_ptr<CudaPeers> made(new CudaPeers(mine, nccl, ranks.size()));
+  // On several machines every rank has some that are not on its own.
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    if (!ranks.isLocal(rank))
+      return made;
   QWEN_RETURN_IF_ERROR(made->openAll(ranks));
   if (made->missing.empty())
     QWEN_RETURN_IF_ERROR(made->tryCopies(ranks));
@@ -41,15 +45,11 @@ Status CudaPeers::openAll(Communicator &ranks) {
   Shown shown{};
   shown.bytes = static_cast<int64_t>(mine.size());
   std::string fault;
-  for (int rank = 0; rank < ranks.size(); ++rank)
-    if (!ranks.isLocal(rank))
-      fault = "the ranks are on several machines";
-  if (fault.empty())
-    if (cudaError_t error = cudaIpcGetMemHandle(&shown.handle, mine.data())) {
-      fault = fmt::format("GPU memory cannot be shared between processes: {}",
-                          cudaGetErrorString(error));
-      (void)cudaGetLastError(); // or a later call would return it
-    }
+  if (cudaError_t error = cudaIpcGetMemHandle(&shown.handle, mine.data())) {
+    fault = fmt::format("GPU memory cannot be shared between processes: {}",
+                        cudaGetErrorString(error));
+    (void)cudaGetLastError(); // or a later call would return it
+  }
   shown.canShow = fault.empty();
   std::vector<Shown> all(bases.size());
   QWEN_RETURN_IF_ERROR(ranks.allGather(&shown, all.data(), sizeof(shown)));

@@ -25,8 +25,8 @@ public:
 
   /// Opens the other ranks' counterparts of `mine`: an allocation of as many
   /// bytes on each, a multiple of `allocationUnit`. All ranks call it, with
-  /// nothing running. Where a rank cannot reach another one's, all get an
-  /// object without any, which says why.
+  /// nothing running. Where the ranks are on several machines, or one cannot
+  /// reach another one's, all get an object that reaches nothing.
   static StatusOr<std::unique_ptr<CudaPeers>>
   open(Communicator &ranks, std::span<std::byte> mine, NcclCommunicator &nccl);
   ~CudaPeers();
@@ -34,7 +34,7 @@ public:
 
   /// Whether gathers of these bytes can be copies.
   bool reaches(const void *data, int64_t bytes) const;
-  /// Why nothing is reached, one line; empty where it is.
+  /// Why nothing is reached on one machine, one line; empty where it is.
   const std::string &reason() const { return missing; }
 
   /// As NcclCommunicator::allGather, of bytes that are reached. Does not wait
