@@ -159,9 +159,11 @@ TEST(EmbeddingGradShard, IsAPartOfTheGradient) {
                       narrow ? toFloat(toBFloat16(float(whole.get(i))))
                              : whole.get(i));
           int64_t end = table.ranks * table.held - table.offset;
-          for (int64_t i = -table.offset; i < end; ++i)
-            if (i < 0 || i >= whole.size())
+          for (int64_t i = -table.offset; i < end; ++i) {
+            if (i < 0 || i >= whole.size()) {
               EXPECT_EQ(table.get(i), accumulate ? before.get(i) : 0);
+            }
+          }
         }
       }
 }
