@@ -140,6 +140,9 @@ static StatusOr<PlanTime> measurePlan(const std::string &path,
       agreed(options, packsOfStep(options.documents, info, options.packs(),
                                   options.benchmark.trainer.seed)));
   QWEN_ASSIGN_OR_RETURN(PlanEngine engine, makeEngine(plan, options));
+  if (std::string warning = engine.device().warning();
+      options.isFirst() && !warning.empty())
+    print(stderr, "qwen-bench: warning: {}\n", warning);
   QWEN_RETURN_IF_ERROR(
       initializeParameters(engine, options.benchmark.trainer.seed));
   StepBenchmarkOptions benchmark = options.benchmark;
