@@ -66,6 +66,10 @@ public:
 
   /// Tells the watching ranks that this one gets on.
   virtual void note(Activity activity) {}
+  /// Tells them how many collective operations this rank's GPU has come to
+  /// since the start. Where all ranks wait for too long, one that is behind the
+  /// others is the one that hangs.
+  virtual void noteArrivals(uint64_t count) {}
   /// Tells them the step that this rank works at, for their messages.
   virtual void enterStep(int64_t step) {}
   /// Tells the other ranks that this one ends by an error; they end too.

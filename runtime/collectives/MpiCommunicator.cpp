@@ -45,6 +45,7 @@ public:
   Status broadcast(void *data, int64_t bytes, int root) override;
 
   void note(Activity activity) override { watch->note(activity); }
+  void noteArrivals(uint64_t count) override { watch->noteArrivals(count); }
   void enterStep(int64_t step) override { watch->enterStep(step); }
   void fail(const Status &error) override;
   Status leave() override;

@@ -55,6 +55,7 @@ NcclCommunicator::create(Communicator &ranks) {
 
 Status NcclCommunicator::allGather(const void *mine, void *all, int64_t bytes,
                                    cudaStream_t stream) {
+  QWEN_RETURN_IF_ERROR(arrival(stream));
   return functions.check(functions.allGather(mine, all,
                                              static_cast<size_t>(bytes),
                                              nccl::Type::Int8, comm, stream),
@@ -63,6 +64,7 @@ Status NcclCommunicator::allGather(const void *mine, void *all, int64_t bytes,
 
 Status NcclCommunicator::reduceScatter(const float *all, float *sum,
                                        int64_t elements, cudaStream_t stream) {
+  QWEN_RETURN_IF_ERROR(arrival(stream));
   return functions.check(
       functions.reduceScatter(all, sum, static_cast<size_t>(elements),
                               nccl::Type::Float32, nccl::Reduction::Sum, comm,

@@ -30,6 +30,11 @@ public:
   int rank() const { return ownRank; }
   const nccl::Library &library() const { return functions; }
 
+  /// `arrive` enqueues something on the stream of every later operation, before
+  /// it.
+  void onArrival(std::function<Status(cudaStream_t)> arrive) {
+    arrival = std::move(arrive);
+  }
   /// `all`, of ranks * bytes, becomes the `mine` of the ranks.
   Status allGather(const void *mine, void *all, int64_t bytes,
                    cudaStream_t stream);
@@ -56,6 +61,9 @@ private:
   struct Abort;
   nccl::Library functions;
   int ownRank;
+  std::function<Status(cudaStream_t)> arrival = [](cudaStream_t) {
+    return okStatus();
+  };
   nccl::Comm *comm = nullptr;
   std::shared_ptr<Abort> aborting;
 };

@@ -72,6 +72,7 @@ Watch::Frame Watch::frame(uint32_t kind) const {
   result.rank = rank;
   result.step = mine.step;
   result.ticks = mine.ticks;
+  result.arrivals = mine.arrivals;
   result.activity = mine.activity;
   return result;
 }
@@ -172,6 +173,7 @@ void Watch::take(int from, const Frame &frame) {
       peer.gotOn = now;
     peer.step = frame.step;
     peer.ticks = frame.ticks;
+    peer.arrivals = frame.arrivals;
     peer.activity = Activity(frame.activity);
     return;
   case Frame::Failed:
@@ -202,6 +204,7 @@ void Watch::noteOwn(Clock::time_point now) {
   own.heard = now;
   own.step = mine.step;
   own.ticks = mine.ticks;
+  own.arrivals = mine.arrivals;
   own.activity = activity();
 }
 
@@ -227,10 +230,24 @@ void Watch::checkProgress(Clock::time_point now) {
                                       seconds(timeout)));
   }
   if (allWait)
-    lose(0, fmt::format("all ranks wait for {}, for each other or for their "
-                        "GPUs: the network between them is broken, or a GPU "
-                        "hangs (--rank-timeout)",
-                        seconds(timeout)));
+    loseSlowest();
+}
+
+/// All ranks wait: for the one whose GPU has come to fewer collective
+/// operations than the others', if there is one.
+void Watch::loseSlowest() {
+  auto [least, most] = std::minmax_element(
+      peers.begin(), peers.end(),
+      [](const Peer &a, const Peer &b) { return a.arrivals < b.arrivals; });
+  if (least->arrivals < most->arrivals)
+    return lose(int(least - peers.begin()),
+                fmt::format("its GPU hangs: the others have waited for it for "
+                            "{} (--rank-timeout)",
+                            seconds(timeout)));
+  lose(0, fmt::format("all ranks wait for {}, for each other or for their "
+                      "GPUs: the network between them is broken, or all GPUs "
+                      "hang (--rank-timeout)",
+                      seconds(timeout)));
 }
 
 /// "rank 2 was lost in step 17: its process ended".

@@ -49,6 +49,10 @@ public:
   Status start();
 
   void note(Activity activity);
+  /// As Communicator::noteArrivals.
+  void noteArrivals(uint64_t count) {
+    mine.arrivals.store(count, std::memory_order_relaxed);
+  }
   void enterStep(int64_t step);
   Activity activity() const { return Activity(mine.activity.load()); }
 
@@ -71,6 +75,7 @@ private:
     std::atomic<bool> left{false};
     int64_t step = 0;
     uint64_t ticks = 0;
+    uint64_t arrivals = 0;
     Activity activity = Activity::Other;
     Clock::time_point heard, gotOn;
   };
@@ -89,6 +94,7 @@ private:
   void noteOwn(Clock::time_point now);
   void checkTimes(Clock::time_point now);
   void checkProgress(Clock::time_point now);
+  void loseSlowest();
   void lose(int rank, const std::string &reason);
   void finishWith(const std::string &line);
   void awaitPeersEnd();
@@ -105,7 +111,7 @@ private:
   std::mutex sending;
   struct {
     std::atomic<int64_t> step{0};
-    std::atomic<uint64_t> ticks{0};
+    std::atomic<uint64_t> ticks{0}, arrivals{0};
     std::atomic<int> activity{int(Activity::Other)};
   } mine;
   std::atomic<bool> stopping{false}, acknowledged{false};

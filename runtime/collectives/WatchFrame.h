@@ -20,8 +20,9 @@ struct Watch::Frame {
   int32_t rank = 0;
   int64_t step = 0;
   uint64_t ticks = 0; ///< of Hello: the token
+  uint64_t arrivals = 0;
   int32_t activity = 0;
-  std::array<char, 484> text{}; ///< ends with 0
+  std::array<char, 476> text{}; ///< ends with 0
 };
 
 } // namespace qwen

@@ -384,8 +384,10 @@ Status CudaExecutor::awaitRun(RunTicket run, std::string_view what) {
   };
   if (!others)
     return check(await(run), programOf(run));
-  for (; endedRuns <= run.number; ++endedRuns)
+  for (; endedRuns <= run.number; ++endedRuns) {
     QWEN_RETURN_IF_ERROR(check(await({endedRuns}), programOf({endedRuns})));
+    others->noteRunEnd();
+  }
   return okStatus();
 }
 

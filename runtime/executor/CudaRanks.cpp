@@ -1,6 +1,7 @@
 //===- CudaRanks.cpp - A GPU among those of other ranks -------------------===//
 
 #include "runtime/executor/CudaRanks.h"
+#include "runtime/kernels/cuda/Arrivals.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -44,6 +45,7 @@ CudaRanks::join(Communicator &ranks, const CudaDevice &device,
   std::unique_ptr<CudaRanks> made(new CudaRanks(ranks));
   QWEN_RETURN_IF_ERROR(made->checkDevices(device));
   QWEN_ASSIGN_OR_RETURN(made->nccl, NcclCommunicator::create(ranks));
+  QWEN_RETURN_IF_ERROR(made->countArrivals());
   QWEN_RETURN_IF_ERROR(made->tryConnection(streams));
   return made;
 }
@@ -141,16 +143,36 @@ Status CudaRanks::tryConnection(const CudaStreams &streams) {
   return tried;
 }
 
+Status CudaRanks::countArrivals() {
+  QWEN_ASSIGN_OR_RETURN(arrivals, PinnedMemory::allocate(
+                                      sizeof(uint64_t), "a count of arrivals"));
+  auto *count = reinterpret_cast<uint64_t *>(arrivals.data());
+  *count = 0;
+  nccl->onArrival([count](cudaStream_t stream) {
+    return cudaStatus(cuda::countArrival(count, stream),
+                      "cannot launch the kernel");
+  });
+  return okStatus();
+}
+
+/// A run that ended is behind all operations in it.
+void CudaRanks::noteArrivals() const {
+  ranks.noteArrivals(endedRuns +
+                     *reinterpret_cast<volatile uint64_t *>(arrivals.data()));
+}
+
 Status CudaRanks::await(const std::function<cudaError_t()> &query,
                         std::string_view what) {
   ranks.note(Activity::Waiting);
   Status connection = okStatus();
   cudaError_t answer = poll(query, [&] {
     connection = nccl->asyncError();
+    noteArrivals();
     return connection.ok();
   });
   if (!connection.ok())
     std::this_thread::sleep_for(watchDelay);
+  noteArrivals();
   ranks.note(Activity::Other);
   QWEN_RETURN_IF_ERROR(connection.withContext(what));
   return cudaStatus(answer, what);

@@ -28,9 +28,11 @@ public:
 
   /// Asks until the answer is another one than cudaErrorNotReady; an error of
   /// the GPU or of a connection is returned. The loss of another rank ends the
-  /// process meanwhile.
+  /// process meanwhile. They hear how far this one's GPU has come.
   Status await(const std::function<cudaError_t()> &query,
                std::string_view what);
+  /// A run of a program was waited for.
+  void noteRunEnd() { ++endedRuns; }
 
   /// The end: gives runs that are not over some seconds, unless one `failed`,
   /// then makes kernels that wait for other ranks return, and calls
@@ -42,11 +44,17 @@ public:
 private:
   explicit CudaRanks(Communicator &ranks) : ranks(ranks) {}
   Status checkDevices(const CudaDevice &device);
+  Status countArrivals();
+  void noteArrivals() const;
   Status tryConnection(const CudaStreams &streams);
   Status exchange(const CudaStreams &streams, std::byte *mine, std::byte *all);
 
   Communicator &ranks;
   std::unique_ptr<NcclCommunicator> nccl;
+  /// One number, which the GPU writes: operations with other ranks that it has
+  /// come to.
+  PinnedMemory arrivals;
+  uint64_t endedRuns = 0;
 };
 
 } // namespace qwen

@@ -34,13 +34,14 @@ TEST(Communicator, Operations) {
 }
 
 /// The last or first of three ranks goes wrong in step 7; the other two each
-/// say so.
-void expectLoss(const std::string &mode, const std::string &line) {
+/// say so, or all where it can do so, too.
+void expectLoss(const std::string &mode, const std::string &line,
+                size_t tellers = 2) {
   SCOPED_TRACE(mode);
   Mpirun run(3, {QWEN_RANK_PROBE, mode, "3"});
   EXPECT_FALSE(run.finish());
   EXPECT_LT(run.waited().count(), mostSeconds);
-  EXPECT_EQ(count(run.output(), "survivor: " + line), 2u) << run.output();
+  EXPECT_EQ(count(run.output(), "survivor: " + line), tellers) << run.output();
 }
 
 TEST(LostRank, Dies) {
@@ -64,6 +65,13 @@ TEST(LostRank, Hangs) {
   EXPECT_LT(run.waited().count(), mostSeconds);
   EXPECT_GE(count(run.output(), "rank 2 was lost in step 7: it hangs"), 2u)
       << run.output();
+}
+
+TEST(LostRank, HasAGpuThatHangs) {
+  expectLoss("gpu", "rank 2 was lost in step 7: its GPU hangs", 3);
+  expectLoss("first-gpu", "rank 0 was lost in step 7: its GPU hangs", 3);
+  // All are where the others are.
+  expectLoss("gpus", "rank 0 was lost in step 7: all ranks wait", 3);
 }
 
 TEST(LostRank, FailsByAnError) {
@@ -118,6 +126,19 @@ TEST_F(TrainingOnRanks, KilledRankEndsAll) {
       << run.output();
   for (pid_t other : others)
     EXPECT_FALSE(isRunning(other)) << "an orphan";
+}
+
+TEST_F(TrainingOnRanks, HangingGpuEndsAll) {
+  if (!e2e::testOptions().isCuda())
+    GTEST_SKIP() << "without a GPU; LostRank.HasAGpuThatHangs is the watch's";
+  ASSERT_OK_AND_TAKE(
+      path, e2e::compilePlanFile(trainSpec(e2e::tinyConfigs().front(), 3)));
+  Mpirun run(3, {QWEN_RANK_TRAINER, path, folder / "data", "1000", "3",
+                 folder / "out", "hang"});
+  EXPECT_FALSE(run.finish());
+  EXPECT_LT(run.waited().count(), mostSeconds);
+  EXPECT_GE(count(run.output(), "rank 1 was lost in step 3: its GPU hangs"), 1u)
+      << run.output();
 }
 
 TEST_F(TrainingOnRanks, SignalToOneRankStopsAll) {

@@ -98,6 +98,14 @@ Status checkCollectives(Communicator &ranks) {
   return ranks.barrier();
 }
 
+/// Waits for its GPU, which comes to no further operation with other ranks.
+[[noreturn]] void waitForGpu(Communicator &ranks, uint64_t arrivals) {
+  ranks.noteArrivals(arrivals);
+  ranks.note(Activity::Waiting);
+  for (;;)
+    pause();
+}
+
 /// The last rank goes wrong; the first one waits for it.
 Status goWrong(Communicator &ranks, std::string_view mode) {
   for (int step = 1; step <= 7; ++step) {
@@ -108,7 +116,12 @@ Status goWrong(Communicator &ranks, std::string_view mode) {
   bool isFirst = mode.starts_with("first-");
   if (isFirst)
     mode.remove_prefix(6);
-  if (ranks.rank() == (isFirst ? 0 : ranks.size() - 1)) {
+  bool isWrong = ranks.rank() == (isFirst ? 0 : ranks.size() - 1);
+  if (mode == "gpu")
+    waitForGpu(ranks, isWrong ? 41 : 42);
+  if (mode == "gpus")
+    waitForGpu(ranks, 42);
+  if (isWrong) {
     if (mode == "die")
       raise(SIGKILL);
     if (mode == "stop")

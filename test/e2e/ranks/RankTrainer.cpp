@@ -1,13 +1,15 @@
 //===- RankTrainer.cpp - Trains on the ranks that were started ------------===//
 //
-// RankTrainer PLAN DATA STEPS PACKS_PER_STEP OUT [plain], alone or under
+// RankTrainer PLAN DATA STEPS PACKS_PER_STEP OUT [WAY], alone or under
 // mpirun: STEPS steps (0: one epoch) from random weights, no weight decay; on a
-// GPU by graphs or, `plain`, by launches. Rank 0 writes what each step reported
+// GPU by graphs or, WAY being `plain`, by launches. With `hang` the GPU of rank
+// 1 does nothing any more from step 3 on. Rank 0 writes what each step reported
 // to OUT.steps, every rank r its slices of the initial and of the trained
 // tensors to OUT.r (RankFiles.h).
 //
 //===----------------------------------------------------------------------===//
 
+#include "OccupyGpu.h"
 #include "RankFiles.h"
 
 #include "runtime/trainer/Initialize.h"
@@ -26,7 +28,7 @@ namespace {
 struct Work {
   std::string plan, data, out;
   TrainerOptions options;
-  std::string way; ///< "plain" launches, gathers by "nccl", or neither
+  std::string way; ///< "plain" launches, gathers by "nccl", "hang", or nothing
 };
 
 TrainerOptions trainerOptions(int64_t steps, int64_t packs) {
@@ -74,6 +76,11 @@ Status trainAndWrite(const Work &work, PlanEngine &engine,
                         Trainer::create(engine, data, work.options));
   std::vector<ranktest::Step> steps;
   while (!trainer.finished()) {
+#ifdef QWEN_TEST_CUDA
+    if (work.way == "hang" && steps.size() == 2 && ranks.rank() == 1)
+      if (const char *reason = ranktest::occupyGpu())
+        return makeError(StatusCode::Internal, "cannot hang: {}", reason);
+#endif
     StepResult result;
     QWEN_RETURN_IF_ERROR(trainer.step(result));
     steps.push_back({result.loss, result.gradNorm, double(result.packs),
@@ -104,7 +111,12 @@ Status trainAndWrite(const Work &work, PlanEngine &engine,
 int main(int argc, char **argv) {
   if (argc != 6 && argc != 7)
     return 2;
+  Work work{argv[1], argv[2], argv[5],
+            trainerOptions(std::atoll(argv[3]), std::atoll(argv[4])),
+            argc == 7 ? argv[6] : ""};
   CommunicatorOptions options;
+  if (work.way == "hang")
+    options.rankTimeout = 5;
   options.onLostRank = [](const std::string &line) {
     std::fprintf(stderr, "%s\n", line.c_str());
     _exit(1);
@@ -115,9 +127,6 @@ int main(int argc, char **argv) {
     return 1;
   }
   Communicator &ranks = *joined ? **joined : selfCommunicator();
-  Work work{argv[1], argv[2], argv[5],
-            trainerOptions(std::atoll(argv[3]), std::atoll(argv[4])),
-            argc == 7 ? argv[6] : ""};
   {
     auto engine = makeEngine(work, ranks);
     Status status =

@@ -28,8 +28,36 @@ ScaleAssumptions slowMachine() {
   return assumptions;
 }
 
-ScaleForecast forecastOf(const ScaleAssumptions &assumptions) {
-  auto plan = trainingPlan();
+/// The same, where the ranks also exchange two rows of the bucket, taken for a
+/// table of such rows: each rank's tokens look up one.
+StatusOr<Plan> exchangingPlan(int64_t width) {
+  using enum plan::ElementType;
+  PlanDraft draft = shardedPlan();
+  draft.programs[0].name = "first_micro_step";
+  auto bytes = uint64_t(2 * width * 4);
+  draft.arenas[6] =
+      plan::Arena(1024 + 2 * bytes, plan::BufferClass::Activation);
+  draft.buffers.push_back({1024, bytes, 6, 0, 4, 6});
+  draft.buffers.push_back({1024 + bytes, bytes / 2, 6, 0, 5, 6});
+  draft.types.push_back(tensor(F32, {2, width}));
+  draft.types.push_back(tensor(F32, {2 * width}));
+  draft.types.push_back(tensor(F32, {width}));
+  uint32_t rows = 14, full = 15, mine = 16;
+  draft.views.push_back(plan::View(14, 11, 0));
+  draft.views.push_back(plan::View(14, 12, 0));
+  draft.views.push_back(plan::View(15, 13, 0));
+  auto &steps = draft.programs[0].steps;
+  steps.push_back(
+      embeddingShard(ShardedValue, ShardedRng, rows, 0, 128 / width));
+  steps.push_back(fill(mine, 0));
+  steps.push_back(reduceScatter(full, mine));
+  draft.programs[0].streams[6] = 1;
+  draft.programs[0].waits[6] = {5};
+  return parse(draft.build());
+}
+
+ScaleForecast forecastOf(const ScaleAssumptions &assumptions,
+                         const StatusOr<Plan> &plan = trainingPlan()) {
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   auto forecast = ScaleForecast::create(*plan, assumptions);
   EXPECT_TRUE(forecast.ok()) << forecast.status().message();
@@ -100,6 +128,32 @@ TEST(ScaleForecast, AMeasuredStepSetsThePace) {
   ScaleAssumptions assumptions = slowMachine();
   assumptions.measuredSeconds = 3;
   EXPECT_DOUBLE_EQ(forecastOf(assumptions).step(1).seconds, 3);
+}
+
+/// Rows grow with the ranks' tokens; where they are more than the table, the
+/// compiler would have the ranks gather that.
+TEST(ScaleForecast, AnExchangeMovesRowsOrTheTable) {
+  ScaleAssumptions assumptions = slowMachine();
+  assumptions.cluster.networkBandwidth = 1;
+  ScaleForecast none = forecastOf(assumptions),
+                narrow = forecastOf(assumptions, exchangingPlan(8)),
+                wide = forecastOf(assumptions, exchangingPlan(128));
+  auto more = [&](const ScaleForecast &forecast, int64_t ranks, int64_t over) {
+    const UnitForecast with = forecast.step(ranks, over).units[0],
+                       without = none.step(ranks, over).units[0];
+    EXPECT_EQ(with.gathered, without.gathered);
+    return with.scattered - without.scattered;
+  };
+  for (int64_t ranks : {2, 4, 8}) {
+    EXPECT_EQ(more(narrow, ranks, ranks), double(ranks) * 8 * 4);
+    // A row is all of the bucket, of which a rank holds 64 elements.
+    EXPECT_EQ(more(wide, ranks, ranks), double(ranks) * 64 * 4);
+  }
+  // Groups exchange rows among themselves.
+  EXPECT_EQ(more(narrow, 32, 8), more(narrow, 8, 8));
+  EXPECT_NEAR(narrow.step(32, 8).scatterSeconds -
+                  none.step(32, 8).scatterSeconds,
+              7 * 8 * 4, 1e-3);
 }
 
 /// Groups of 8 of 32 ranks: gathers stay in a group, sums cross four of them.
