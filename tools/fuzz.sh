@@ -5,8 +5,7 @@
 #   tools/fuzz.sh --repeatable [TARGET...]   the same inputs whenever it is called
 #
 # Builds the targets with clang, ASan and UBSan and runs as many at once as there
-# are processors. Targets: plan, safetensors, tokens, config, model (default: all;
-# the last one needs a build of the dialects).
+# are processors. Targets: plan, safetensors, tokens, config, model (default: all).
 #
 # By seconds every call tries others: libFuzzer's seed is random, and what it
 # learns stays in build/fuzz/corpus. Repeatable calls start from the seeds of the
@@ -33,9 +32,9 @@ targets=("$@")
   exit 1
 }
 
-# Half a minute each on one quiet core.
+# About a minute each on one quiet core.
 declare -A inputs=(
-  [plan]=4000 [safetensors]=250000 [tokens]=250000 [config]=1500000 [model]=20000
+  [plan]=8000 [safetensors]=500000 [tokens]=500000 [config]=3000000 [model]=200000
 )
 for name in "${targets[@]}"; do
   [[ -n ${inputs[$name]:-} ]] || {

@@ -22,10 +22,6 @@ static SmallVector<RankedTensorType> typesOf(ValueRange values) {
   return llvm::map_to_vector(values, typeOf);
 }
 
-static RankedTensorType tensor(ArrayRef<int64_t> shape, Type element) {
-  return RankedTensorType::get(shape, element);
-}
-
 /// The errors of an op: used as `EmitError`.
 #define QWEN_EMIT [this] { return emitOpError(); }
 

@@ -48,10 +48,6 @@ LogicalResult qwen::expectDivisible(EmitError emit, StringRef name,
                 << groupsName << " (" << groups << ")";
 }
 
-static RankedTensorType tensor(ArrayRef<int64_t> shape, Type element) {
-  return RankedTensorType::get(shape, element);
-}
-
 static Type i32(RankedTensorType any) {
   return IntegerType::get(any.getContext(), 32);
 }

@@ -18,6 +18,11 @@ namespace qwen {
 using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 using TensorTypes = llvm::ArrayRef<mlir::RankedTensorType>;
 
+inline mlir::RankedTensorType tensor(llvm::ArrayRef<int64_t> shape,
+                                     mlir::Type element) {
+  return mlir::RankedTensorType::get(shape, element);
+}
+
 /// Fails with "<name> must be <wanted>, but is <found>".
 llvm::LogicalResult expectType(EmitError emit, llvm::StringRef name,
                                mlir::Type found, mlir::Type wanted);

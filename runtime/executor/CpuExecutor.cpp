@@ -31,8 +31,8 @@ struct Launch {
 };
 
 template <typename Args>
-Status launchAs(const void *args, const cpu::LaunchContext &context,
-                Communicator &ranks) {
+Status launchOnCpu(const void *args, const cpu::LaunchContext &context,
+                   Communicator &ranks) {
   const Args &a = *static_cast<const Args *>(args);
   if constexpr (isCollective<Args>)
     return cpu::runCollective(a, ranks);
@@ -172,7 +172,7 @@ StatusOr<Launch> CpuExecutor::prepareStep(const plan::Step &step) {
       args.begin -= ranks().rank() * args.shard.elements();
     if constexpr (isCollective<Args>)
       QWEN_RETURN_IF_ERROR(cpu::checkCollective(args, ranks()));
-    launch.function = launchAs<Args>;
+    launch.function = launchOnCpu<Args>;
     launch.args = std::make_shared<const Args>(std::move(args));
     return okStatus();
   }));

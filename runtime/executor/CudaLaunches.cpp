@@ -14,8 +14,8 @@
 using namespace qwen;
 
 template <typename Args>
-static Status launchAs(const void *args, const cuda::LaunchContext &context,
-                       NcclCommunicator *ranks) {
+static Status launchOnGpu(const void *args, const cuda::LaunchContext &context,
+                          NcclCommunicator *ranks) {
   const Args &a = *static_cast<const Args *>(args);
   if constexpr (std::is_same_v<Args, AllGatherArgs>) {
     return ranks->allGather(a.shard.data, a.full.data, a.shard.bytes(),
@@ -160,7 +160,7 @@ Status CudaLaunches::prepareArgs(Args args, CudaLaunch &launch) {
         cudaStatus(cuda::writeTable(args, launch.context.table),
                    "cannot write the address table"));
   }
-  launch.function = launchAs<Args>;
+  launch.function = launchOnGpu<Args>;
   launch.args = std::make_shared<const Args>(std::move(args));
   return okStatus();
 }
@@ -249,7 +249,7 @@ void CudaLaunches::copyGathers(const Plan &plan, const CudaPeers &peers) {
       continue;
     std::vector<std::shared_ptr<CopiedGather>> copied;
     for (CudaLaunch &launch : programs[index]) {
-      if (launch.function != launchAs<AllGatherArgs>)
+      if (launch.function != launchOnGpu<AllGatherArgs>)
         continue;
       const auto &args = *static_cast<const AllGatherArgs *>(launch.args.get());
       if (!peers.reaches(args.shard.data, args.shard.bytes()))

@@ -19,10 +19,6 @@ using namespace qwen;
 
 namespace {
 
-template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 Status checkRange(std::string_view what, uint64_t value, uint64_t least,
                   uint64_t most) {
   if (value < least || value > most)

@@ -18,18 +18,14 @@ using namespace qwen;
 
 namespace {
 
-template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 /// One of a bucket's tensors: its role and where its view id stands.
-struct Role {
+struct BucketRole {
   std::string_view name;
   plan::BufferClass holds;
   uint32_t (plan::Bucket::*view)() const;
 };
 
-const Role roles[] = {
+const BucketRole bucketRoles[] = {
     {"value", plan::BufferClass::Parameter, &plan::Bucket::value},
     {"gradient", plan::BufferClass::Gradient, &plan::Bucket::gradient},
     {"moment1", plan::BufferClass::Moment1, &plan::Bucket::moment1},
@@ -54,7 +50,7 @@ bool isRoleType(plan::BufferClass holds, DType dtype, DType found) {
 }
 
 Status verifyShard(const plan::Plan &plan, const plan::Bucket &bucket,
-                   const Role &role) {
+                   const BucketRole &role) {
   uint32_t view = (bucket.*role.view)();
   if (view == noPlanId && role.holds != plan::BufferClass::Parameter)
     return okStatus();
@@ -83,7 +79,7 @@ Status verifyBucket(const plan::Plan &plan, const plan::Bucket &bucket) {
     return dataLoss("{} elements, expected a multiple of {} for each of {} "
                     "ranks",
                     bucket.elements(), bucketAlignment, plan.world_size());
-  for (const Role &role : roles)
+  for (const BucketRole &role : bucketRoles)
     QWEN_RETURN_IF_ERROR(
         verifyShard(plan, bucket, role).withContext(role.name));
   if ((bucket.moment1() == noPlanId) != (bucket.moment2() == noPlanId))
@@ -96,7 +92,7 @@ Status verifyBucket(const plan::Plan &plan, const plan::Bucket &bucket) {
 Status verifyOwnBuffers(const plan::Plan &plan) {
   std::set<uint32_t> used;
   for (size_t i = 0; i < count(plan.buckets()); ++i)
-    for (const Role &role : roles) {
+    for (const BucketRole &role : bucketRoles) {
       uint32_t view = (plan.buckets()->Get(i)->*role.view)();
       if (view == noPlanId)
         continue;

@@ -24,10 +24,6 @@ using namespace qwen;
 
 namespace {
 
-template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 /// An operand of the launch at hand.
 struct Operand {
   const char *name;

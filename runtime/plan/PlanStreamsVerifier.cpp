@@ -21,10 +21,6 @@ using namespace qwen;
 
 namespace {
 
-template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 /// Bytes of an arena that a launch touches.
 struct Access {
   uint32_t arena;

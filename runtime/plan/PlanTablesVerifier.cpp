@@ -19,22 +19,18 @@ using namespace qwen;
 
 namespace {
 
-template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 const plan::TensorType &typeOf(const plan::Plan &plan, uint32_t view) {
   return *plan.types()->Get(plan.views()->Get(view)->type());
 }
 
 /// One of a parameter's tensors: its role and where its view id stands.
-struct Role {
+struct ParameterRole {
   std::string_view name;
   plan::BufferClass holds;
   uint32_t (plan::Parameter::*view)() const;
 };
 
-const Role roles[] = {
+const ParameterRole parameterRoles[] = {
     {"value", plan::BufferClass::Parameter, &plan::Parameter::value},
     {"gradient", plan::BufferClass::Gradient, &plan::Parameter::gradient},
     {"moment1", plan::BufferClass::Moment1, &plan::Parameter::moment1},
@@ -54,7 +50,7 @@ Status verifyParameter(const plan::Plan &plan,
   if (!(parameter.init_std() >= 0 && parameter.init_std() < 1e6))
     return dataLoss("initial standard deviation {}", parameter.init_std());
   bool sharded = plan.world_size() > 1; // then its place is in a bucket
-  for (const Role &role : roles) {
+  for (const ParameterRole &role : parameterRoles) {
     uint32_t view = (parameter.*role.view)();
     if (sharded && view != noPlanId)
       return dataLoss("{} is view {}, expected none in a plan for {} ranks",
@@ -85,7 +81,7 @@ Status verifyParameter(const plan::Plan &plan,
 }
 
 /// All tensors of one role: no shared byte, and stacks are without gaps.
-Status verifyPlacement(const plan::Plan &plan, const Role &role) {
+Status verifyPlacement(const plan::Plan &plan, const ParameterRole &role) {
   struct Span {
     uint32_t buffer;
     uint64_t begin, end;
@@ -148,7 +144,7 @@ Status verifyParameters(const plan::Plan &plan) {
                       stack, places.size(), *places.rbegin());
   if (plan.world_size() > 1)
     return okStatus();
-  for (const Role &role : roles)
+  for (const ParameterRole &role : parameterRoles)
     QWEN_RETURN_IF_ERROR(verifyPlacement(plan, role));
   return okStatus();
 }

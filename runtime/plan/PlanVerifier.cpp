@@ -23,10 +23,6 @@ Status checkCount(std::string_view what, uint64_t value) {
   return okStatus();
 }
 
-template <typename T> size_t count(const flatbuffers::Vector<T> *vector) {
-  return vector ? vector->size() : 0;
-}
-
 /// The FlatBuffers verifier does not look at the alignment of structs.
 template <typename T>
 Status checkAligned(std::string_view table, const flatbuffers::Vector<T> *v) {

@@ -20,6 +20,11 @@ namespace qwen {
 /// machine has, and small enough that sums of byte counts cannot overflow.
 inline constexpr int64_t planLimit = int64_t(1) << 44;
 
+/// Entries of a list, which a plan may lack.
+template <typename T> size_t count(const flatbuffers::Vector<T> *list) {
+  return list ? list->size() : 0;
+}
+
 /// Everything below, in order. FailedPrecondition for another version, target
 /// or number of ranks; DataLoss with an index for anything contradictory.
 Status verifyPlan(const plan::Plan &plan);

@@ -13,7 +13,7 @@ using namespace qwen;
 using namespace qwen::cuda;
 
 /// Rows of a head as one TMA box of panels.
-static std::string rowsReason(const char *name, const ConstBuffer &rows) {
+static std::string panelsReason(const char *name, const ConstBuffer &rows) {
   if (std::string reason = bf16Reason(name, rows); !reason.empty())
     return reason;
   if (rows.strides[2] != 1 || rows.strides[1] % 64 != 0 || rows.strides[1] <= 0)
@@ -26,7 +26,7 @@ static std::string rowsReason(const char *name, const ConstBuffer &rows) {
   return {};
 }
 
-template <typename Args> static std::string commonReason(const Args &args) {
+template <typename Args> static std::string attentionReason(const Args &args) {
   int64_t headDim = args.q.dim(2);
   if (headDim != 64 && headDim != 128 && headDim != 256)
     return unexpected("head dimension", headDim, "64, 128 or 256");
@@ -39,18 +39,18 @@ template <typename Args> static std::string commonReason(const Args &args) {
     return unexpected("number of tokens", args.q.dim(0), "at most 2097152");
   if (args.lse.dtype != DType::F32)
     return unexpected("lse", dtypeName(args.lse.dtype), "f32");
-  return firstOf({rowsReason("q", args.q), rowsReason("k", args.k),
-                  rowsReason("v", args.v), rowsReason("o", args.o)});
+  return firstOf({panelsReason("q", args.q), panelsReason("k", args.k),
+                  panelsReason("v", args.v), panelsReason("o", args.o)});
 }
 
 std::string qwen::cuda::unsupportedReason(const AttentionArgs &args) {
-  return commonReason(args);
+  return attentionReason(args);
 }
 
 std::string qwen::cuda::unsupportedReason(const AttentionGradArgs &args) {
-  return firstOf({commonReason(args), rowsReason("dout", args.dout),
-                  rowsReason("dq", args.dq), rowsReason("dk", args.dk),
-                  rowsReason("dv", args.dv)});
+  return firstOf({attentionReason(args), panelsReason("dout", args.dout),
+                  panelsReason("dq", args.dq), panelsReason("dk", args.dk),
+                  panelsReason("dv", args.dv)});
 }
 
 int64_t qwen::cuda::workspaceBytes(const AttentionArgs &args) {

@@ -13,7 +13,7 @@ using namespace qwen;
 using namespace qwen::cuda;
 
 /// Rows of 128 elements that start at multiples of 16 bytes.
-static std::string rowsReason(const char *name, const ConstBuffer &rows) {
+static std::string headsReason(const char *name, const ConstBuffer &rows) {
   if (std::string reason = bf16Reason(name, rows); !reason.empty())
     return reason;
   if (rows.dim(2) != 128)
@@ -24,7 +24,7 @@ static std::string rowsReason(const char *name, const ConstBuffer &rows) {
   return {};
 }
 
-template <typename Args> static std::string commonReason(const Args &args) {
+template <typename Args> static std::string gatedDeltaReason(const Args &args) {
   if (args.chunk != 64)
     return unexpected("chunk", args.chunk, "64");
   if (args.v.dim(1) > 4 * args.q.dim(1))
@@ -34,18 +34,18 @@ template <typename Args> static std::string commonReason(const Args &args) {
   if (args.q.dim(0) * args.v.dim(1) > INT32_MAX)
     return unexpected("number of tokens times value heads",
                       args.q.dim(0) * args.v.dim(1), "less than 2^31");
-  return firstOf({rowsReason("q", args.q), rowsReason("k", args.k),
-                  rowsReason("v", args.v)});
+  return firstOf({headsReason("q", args.q), headsReason("k", args.k),
+                  headsReason("v", args.v)});
 }
 
 std::string qwen::cuda::unsupportedReason(const GatedDeltaArgs &args) {
-  return firstOf({commonReason(args), rowsReason("o", args.o)});
+  return firstOf({gatedDeltaReason(args), headsReason("o", args.o)});
 }
 
 std::string qwen::cuda::unsupportedReason(const GatedDeltaGradArgs &args) {
-  return firstOf({commonReason(args), rowsReason("dout", args.dout),
-                  rowsReason("dq", args.dq), rowsReason("dk", args.dk),
-                  rowsReason("dv", args.dv)});
+  return firstOf({gatedDeltaReason(args), headsReason("dout", args.dout),
+                  headsReason("dq", args.dq), headsReason("dk", args.dk),
+                  headsReason("dv", args.dv)});
 }
 
 int64_t qwen::cuda::workspaceBytes(const GatedDeltaArgs &args) {

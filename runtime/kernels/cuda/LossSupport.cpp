@@ -54,27 +54,27 @@ GemmShape LossBlocks::dweight(bool accumulate) const {
           .result = DType::F32};
 }
 
-template <typename Args> static std::string commonReason(const Args &args) {
+template <typename Args> static std::string lossReason(const Args &args) {
   if (args.weight.dim(0) > maxVocabulary)
     return unexpected("number of classes", args.weight.dim(0),
                       fmt::format("at most {}", maxVocabulary));
   return bf16Reason("x", args.x);
 }
 
-template <typename Args> static int64_t commonBytes(const Args &args) {
+template <typename Args> static int64_t lossBytes(const Args &args) {
   return carvedBytes<LogitsScratch>(LossBlocks(args.x, args.weight));
 }
 
 std::string qwen::cuda::unsupportedReason(const LinearCrossEntropyArgs &args) {
-  return commonReason(args);
+  return lossReason(args);
 }
 std::string
 qwen::cuda::unsupportedReason(const LinearCrossEntropyGradArgs &args) {
-  return commonReason(args);
+  return lossReason(args);
 }
 int64_t qwen::cuda::workspaceBytes(const LinearCrossEntropyArgs &args) {
-  return commonBytes(args);
+  return lossBytes(args);
 }
 int64_t qwen::cuda::workspaceBytes(const LinearCrossEntropyGradArgs &args) {
-  return commonBytes(args);
+  return lossBytes(args);
 }

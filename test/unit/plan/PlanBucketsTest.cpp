@@ -122,7 +122,7 @@ void lookUp(PlanDraft &draft, uint32_t shard, int64_t begin, int64_t rows) {
       embeddingShard(shard, ShardedRng, 14, begin, rows);
 }
 
-const PlanFault stepFaults[] = {
+const PlanFault shardedStepFaults[] = {
     {"GatherLength",
      [](PlanDraft &d) {
        d.programs[0].steps[0] = allGather(ShardedValue, ShardedGradient);
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Buckets, PlanBucketsFault,
                          testing::ValuesIn(bucketFaults), nameOf);
 INSTANTIATE_TEST_SUITE_P(Parameters, PlanBucketsFault,
                          testing::ValuesIn(parameterFaults), nameOf);
-INSTANTIATE_TEST_SUITE_P(Steps, PlanBucketsFault, testing::ValuesIn(stepFaults),
-                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Steps, PlanBucketsFault,
+                         testing::ValuesIn(shardedStepFaults), nameOf);
 
 } // namespace

@@ -103,8 +103,8 @@ public:
 };
 
 /// What one rank holds.
-struct Model {
-  explicit Model(int rank = 0, int ranks = 1) {
+struct RankModel {
+  explicit RankModel(int rank = 0, int ranks = 1) {
     for (const Tensor &tensor : tensors) {
       auto [first, count] = sliceOf(tensor, rank, ranks);
       ParameterView view;
@@ -150,7 +150,7 @@ std::vector<Buffer *> buffersOf(ParameterView &view) {
 
 /// Calls `use(slice's buffer, the same elements of the whole)`.
 void forEachSlice(
-    Model &model, Model &whole,
+    RankModel &model, RankModel &whole,
     const std::function<void(const Buffer &, const std::byte *)> &use) {
   for (size_t i = 0; i < model.views.size(); ++i) {
     std::vector<Buffer *> parts = buffersOf(model.views[i]),
@@ -161,14 +161,14 @@ void forEachSlice(
   }
 }
 
-void copySlices(Model &model, Model &whole) {
+void copySlices(RankModel &model, RankModel &whole) {
   forEachSlice(model, whole, [](const Buffer &part, const std::byte *from) {
     std::memcpy(part.data, from, size_t(part.bytes()));
   });
 }
 
 /// Compares every bit, and what training started from.
-Status compareSlices(Model &model, Model &whole) {
+Status compareSlices(RankModel &model, RankModel &whole) {
   bool same = true;
   forEachSlice(model, whole, [&](const Buffer &part, const std::byte *other) {
     same &= std::memcmp(part.data, other, size_t(part.bytes())) == 0;
@@ -232,7 +232,7 @@ void writeSource(const std::string &folder) {
 /// A save as that of a run: from the state itself, or beside what this thread
 /// does next from a copy.
 Status saveTo(const RunDirectory *directory, int64_t step, Communicator &ranks,
-              const Checkpoint *source, const Model &model,
+              const Checkpoint *source, const RankModel &model,
               bool isBeside = false) {
   CheckpointContent content;
   content.step = step;
@@ -252,7 +252,7 @@ Status saveTo(const RunDirectory *directory, int64_t step, Communicator &ranks,
   return writer.finish().status();
 }
 
-Status loadFrom(const std::string &path, Communicator &ranks, Model &model,
+Status loadFrom(const std::string &path, Communicator &ranks, RankModel &model,
                 std::deque<Checkpoint> &opened) {
   auto weights = Checkpoint::open(path);
   QWEN_RETURN_IF_ERROR(ranks.agree(weights.status()));
@@ -297,9 +297,10 @@ protected:
   /// Saves the trained model on several ranks. `prepare` sees each before.
   std::vector<Status> saveOn(
       ThreadRanks &group, const RunDirectory &run, int64_t step,
-      const std::function<void(int, Model &)> &prepare = [](int, Model &) {}) {
+      const std::function<void(int, RankModel &)> &prepare =
+          [](int, RankModel &) {}) {
     return group.run([&](Communicator &ranks) -> Status {
-      Model model(ranks.rank(), ranks.size());
+      RankModel model(ranks.rank(), ranks.size());
       QWEN_RETURN_IF_ERROR(
           loadParameters(*source, model.views, {}, ranks).status());
       copySlices(model, whole);
@@ -326,7 +327,7 @@ protected:
     bool good = run.ok();
     if (good)
       for (const Status &result :
-           saveOn(group, *run, 2, [&](int, Model &model) {
+           saveOn(group, *run, 2, [&](int, RankModel &model) {
              for (ParameterView &view : model.views)
                view.memory = &memory;
            }))
@@ -336,7 +337,7 @@ protected:
 
   TemporaryFolder folder;
   std::optional<Checkpoint> source;
-  Model whole;
+  RankModel whole;
   bool isBeside = false; ///< from a copy, in threads of their own
 };
 
@@ -356,7 +357,7 @@ protected:
 TEST_P(SharedCheckpointTest, EveryRankReadsItsSlices) {
   ThreadRanks group(GetParam());
   expectAll(group.run([&](Communicator &ranks) -> Status {
-    Model model(ranks.rank(), ranks.size());
+    RankModel model(ranks.rank(), ranks.size());
     QWEN_ASSIGN_OR_RETURN(LoadReport report,
                           loadParameters(*source, model.views, {}, ranks));
     if (report.loadedTensors != int64_t(tensors.size()) ||
@@ -390,7 +391,7 @@ TEST_P(SharedCheckpointTest, FilesAreThoseOfOneRank) {
   std::filesystem::create_directories(folder / "own/several");
   ASSERT_OK(saveParameters(folder / "own/one", nullptr, whole.views, 500));
   expectAll(group.run([&](Communicator &ranks) -> Status {
-    Model model(ranks.rank(), ranks.size());
+    RankModel model(ranks.rank(), ranks.size());
     copySlices(model, whole);
     return saveParameters(folder / "own/several", nullptr, model.views, 500,
                           ranks);
@@ -408,7 +409,7 @@ TEST_P(SharedCheckpointTest, AnyNumberOfRanksResumesWithEveryBit) {
   for (int ranks : {1, 2, 3, 7}) {
     ThreadRanks group(ranks);
     expectAll(group.run([&](Communicator &ranks) -> Status {
-      Model model(ranks.rank(), ranks.size());
+      RankModel model(ranks.rank(), ranks.size());
       std::deque<Checkpoint> opened;
       QWEN_RETURN_IF_ERROR(
           loadFrom(folder / "run/checkpoint-1", ranks, model, opened));
@@ -465,7 +466,7 @@ TEST_P(SharedFailureTest, AFindingOfOneRankStopsAll) {
     ASSERT_OK(opened.status());
     ThreadRanks group(3);
     auto results = group.run([&](Communicator &ranks) -> Status {
-      Model model(ranks.rank(), ranks.size());
+      RankModel model(ranks.rank(), ranks.size());
       return loadParameters(*opened, model.views, {}, ranks).status();
     });
     expectFrom(2, results, line);
@@ -479,13 +480,13 @@ TEST_P(SharedFailureTest, SlicesMustBeTheWhole) {
   auto run = start(folder / "run", 1);
   ASSERT_OK(run.status());
   ThreadRanks group(3);
-  auto results = saveOn(group, *run, 2, [](int rank, Model &model) {
+  auto results = saveOn(group, *run, 2, [](int rank, RankModel &model) {
     if (rank == 1)
       ++model.views[0].firstElement;
   });
   for (const Status &result : results)
     EXPECT_ERROR(result, "rank 1 holds 'embed' from element");
-  results = saveOn(group, *run, 2, [](int rank, Model &model) {
+  results = saveOn(group, *run, 2, [](int rank, RankModel &model) {
     if (rank == 2)
       --model.views[8].value.shape[0];
   });
@@ -506,7 +507,7 @@ TEST_P(SharedFailureTest, AnErrorOfOneRankHarmsNothing) {
       return --left > 0 ? okStatus()
                         : makeError(StatusCode::IoError, "cable pulled");
     };
-    auto results = saveOn(group, *run, 2, [&](int rank, Model &model) {
+    auto results = saveOn(group, *run, 2, [&](int rank, RankModel &model) {
       for (ParameterView &view : model.views)
         if (rank == failing)
           view.memory = &memory;
@@ -536,7 +537,7 @@ TEST_P(SharedFailureTest, AFullDiskIsFoundBeforeATensorIsWritten) {
     return okStatus();
   };
   ThreadRanks group(3);
-  auto results = saveOn(group, *run, 2, [&](int, Model &model) {
+  auto results = saveOn(group, *run, 2, [&](int, RankModel &model) {
     for (ParameterView &view : model.views)
       view.memory = &memory;
   });
@@ -550,7 +551,7 @@ TEST_P(SharedFailureTest, AFullDiskIsFoundBeforeATensorIsWritten) {
 TEST_P(SharedFailureTest, KilledAtAnyPointTheLastGoodOneStays) {
   std::string path = folder / "run";
   ASSERT_OK(start(path, 1).status());
-  Model first;
+  RankModel first;
   ASSERT_OK(loadParameters(*source, first.views, {}).status());
   whole.train(6);
   bool ended = false;
@@ -573,7 +574,7 @@ TEST_P(SharedFailureTest, KilledAtAnyPointTheLastGoodOneStays) {
     // A kill behind the last act of the save comes too late.
     bool saved = newest->step == 2;
     EXPECT_TRUE(saved || !ended);
-    Model loaded;
+    RankModel loaded;
     std::deque<Checkpoint> opened;
     ASSERT_OK(loadFrom(newest->path, selfCommunicator(), loaded, opened));
     ASSERT_OK(compareSlices(loaded, saved ? whole : first));

@@ -22,8 +22,8 @@ using namespace qwen;
 namespace {
 
 /// Parameters in host memory, or in that of a device.
-struct Model {
-  explicit Model(FakeDevice *device) : device(device) {
+struct StagedModel {
+  explicit StagedModel(FakeDevice *device) : device(device) {
     // Sizes around those of a piece of 100 bytes.
     add("exact", {7, 9}, DType::BF16, false);
     add("wide", {130}, DType::BF16, true);
@@ -74,7 +74,7 @@ struct Model {
 } // namespace
 
 /// A checkpoint whose tensors need casts that keep their originals, and more.
-static void writeSource(const std::string &folder) {
+static void writeMixedSource(const std::string &folder) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
   struct Tensor {
@@ -124,12 +124,12 @@ static void save(const std::string &folder, const Checkpoint &source,
 
 TEST(StagingTest, ADeviceGivesTheSameCheckpoints) {
   TemporaryFolder source, hostFolder, deviceFolder;
-  writeSource(source.path);
+  writeMixedSource(source.path);
   auto checkpoint = Checkpoint::open(source.path);
   ASSERT_OK(checkpoint.status());
   FakeDevice memory;
-  Model host(nullptr), device(&memory);
-  for (Model *model : {&host, &device}) {
+  StagedModel host(nullptr), device(&memory);
+  for (StagedModel *model : {&host, &device}) {
     auto report = loadParameters(*checkpoint, model->views, {});
     ASSERT_OK(report.status());
     EXPECT_EQ(report->loadedTensors, 6);
@@ -151,7 +151,7 @@ TEST(StagingTest, ADeviceGivesTheSameCheckpoints) {
 
   // And back: into a fresh device every bit of the host's model.
   FakeDevice other(64);
-  Model resumed(&other);
+  StagedModel resumed(&other);
   auto saved = Checkpoint::open(deviceFolder.path);
   ASSERT_OK(saved.status());
   ASSERT_OK(loadParameters(*saved, resumed.views, {}).status());
@@ -167,7 +167,7 @@ TEST(StagingTest, ADeviceGivesTheSameCheckpoints) {
 
 TEST(StagingTest, FindsTheFirstBadElementInAnyPiece) {
   FakeDevice memory;
-  Model model(&memory);
+  StagedModel model(&memory);
   const ParameterView &wide = model.views[1];
   Staging staging(memory);
   auto none = staging.firstNonFinite(wide.master);
@@ -189,7 +189,7 @@ TEST(StagingTest, FindsTheFirstBadElementInAnyPiece) {
 
 TEST(StagingTest, AnErrorEndsTheWork) {
   FakeDevice memory;
-  Model model(&memory);
+  StagedModel model(&memory);
   Staging staging(memory);
   int pieces = 0;
   Status status = staging.read(

@@ -18,9 +18,9 @@ using plan::BufferClass;
 namespace {
 
 /// Collects the tables of a plan. Every buffer has an arena of its own.
-class Builder {
+class TinyPlanBuilder {
 public:
-  explicit Builder(const TinyPlanOptions &options) : o(options) {}
+  explicit TinyPlanBuilder(const TinyPlanOptions &options) : o(options) {}
   std::string build();
 
 private:
@@ -62,8 +62,8 @@ private:
   std::vector<uint32_t> values, gradients, moments1, moments2, masters;
 };
 
-uint32_t Builder::type(DType dtype, std::vector<int64_t> shape,
-                       std::vector<int64_t> strides) {
+uint32_t TinyPlanBuilder::type(DType dtype, std::vector<int64_t> shape,
+                               std::vector<int64_t> strides) {
   int rank = int(shape.size());
   if (strides.empty()) {
     strides.resize(size_t(rank), 1);
@@ -78,22 +78,22 @@ uint32_t Builder::type(DType dtype, std::vector<int64_t> shape,
   return uint32_t(types.size() - 1);
 }
 
-uint32_t Builder::buffer(int64_t bytes, BufferClass holds, int program,
-                         uint32_t last) {
+uint32_t TinyPlanBuilder::buffer(int64_t bytes, BufferClass holds, int program,
+                                 uint32_t last) {
   arenas.emplace_back(uint64_t(bytes + 63) / 64 * 64, holds);
   buffers.emplace_back(0, uint64_t(bytes), uint32_t(arenas.size() - 1), program,
                        0, last);
   return uint32_t(buffers.size() - 1);
 }
 
-uint32_t Builder::view(uint32_t bufferId, uint32_t typeId) {
+uint32_t TinyPlanBuilder::view(uint32_t bufferId, uint32_t typeId) {
   views.emplace_back(bufferId, typeId, 0);
   return uint32_t(views.size() - 1);
 }
 
-uint32_t Builder::tensor(BufferClass holds, DType dtype,
-                         std::vector<int64_t> shape, int program,
-                         uint32_t last) {
+uint32_t TinyPlanBuilder::tensor(BufferClass holds, DType dtype,
+                                 std::vector<int64_t> shape, int program,
+                                 uint32_t last) {
   int64_t bytes = dtypeBytes(dtype);
   for (int64_t dim : shape)
     bytes *= dim;
@@ -101,24 +101,25 @@ uint32_t Builder::tensor(BufferClass holds, DType dtype,
 }
 
 template <typename Table>
-void Builder::step(plan::Kernel kernel, flatbuffers::Offset<Table> table) {
+void TinyPlanBuilder::step(plan::Kernel kernel,
+                           flatbuffers::Offset<Table> table) {
   steps.push_back(plan::CreateStep(fb, kernel, table.Union(), 0, noPlanId));
 }
 
-void Builder::port(std::vector<flatbuffers::Offset<plan::Port>> &ports,
-                   const char *name, uint32_t viewId) {
+void TinyPlanBuilder::port(std::vector<flatbuffers::Offset<plan::Port>> &ports,
+                           const char *name, uint32_t viewId) {
   ports.push_back(plan::CreatePortDirect(fb, name, viewId));
 }
 
-void Builder::endProgram(const char *name,
-                         std::vector<flatbuffers::Offset<plan::Port>> inputs,
-                         std::vector<flatbuffers::Offset<plan::Port>> outputs) {
+void TinyPlanBuilder::endProgram(
+    const char *name, std::vector<flatbuffers::Offset<plan::Port>> inputs,
+    std::vector<flatbuffers::Offset<plan::Port>> outputs) {
   programs.push_back(
       plan::CreateProgramDirect(fb, name, &inputs, &outputs, &steps));
   steps.clear();
 }
 
-void Builder::addInputs() {
+void TinyPlanBuilder::addInputs() {
   tokens = tensor(BufferClass::Input, DType::I32, {o.tokens});
   labels = tensor(BufferClass::Input, DType::I32, {o.tokens});
   positions = tensor(BufferClass::Input, DType::I32, {o.tokens});
@@ -131,7 +132,7 @@ void Builder::addInputs() {
   rng = tensor(BufferClass::Input, DType::I32, {2});
 }
 
-void Builder::addParameters() {
+void TinyPlanBuilder::addParameters() {
   uint32_t stack = 0;
   for (const char *name : {"model.embed_tokens.weight", "lm_head.weight"}) {
     std::vector<int64_t> shape = {o.vocab, o.hidden};
@@ -151,7 +152,7 @@ void Builder::addParameters() {
   head = values[1];
 }
 
-void Builder::addMicroStep(const char *name, bool accumulate) {
+void TinyPlanBuilder::addMicroStep(const char *name, bool accumulate) {
   auto program = int(programs.size());
   std::vector<int64_t> rows = {o.tokens, o.hidden};
   uint32_t dnll =
@@ -176,7 +177,7 @@ void Builder::addMicroStep(const char *name, bool accumulate) {
   endProgram(name, inputs, outputs);
 }
 
-void Builder::addUpdate() {
+void TinyPlanBuilder::addUpdate() {
   uint32_t stats = tensor(BufferClass::Output, DType::F32, {4});
   step(plan::Kernel::GradNorm,
        plan::CreateGradNormDirect(fb, &gradients, hyper, stats));
@@ -199,7 +200,7 @@ void Builder::addUpdate() {
   endProgram("update", inputs, outputs);
 }
 
-void Builder::addEval() {
+void TinyPlanBuilder::addEval() {
   uint32_t x = tensor(BufferClass::Activation, o.parameters,
                       {o.tokens, o.hidden}, int(programs.size()), 1);
   uint32_t nll = tensor(BufferClass::Output, DType::F32, {o.tokens});
@@ -213,7 +214,7 @@ void Builder::addEval() {
   endProgram("eval", inputs, outputs);
 }
 
-uint32_t Builder::addWorkspace() {
+uint32_t TinyPlanBuilder::addWorkspace() {
   auto matrix = [](DType dtype, int64_t rows, int64_t columns) {
     return BufferType{dtype, 2, {rows, columns}, {columns, 1}};
   };
@@ -254,7 +255,7 @@ uint32_t Builder::addWorkspace() {
 }
 
 /// The launches of the update have one on a GPU.
-uint64_t Builder::tableBytes() const {
+uint64_t TinyPlanBuilder::tableBytes() const {
   if (targetKind(o.target) != TargetKind::Cuda)
     return 0;
   BufferType type{DType::F32, 2, {o.vocab, o.hidden}, {o.hidden, 1}};
@@ -265,7 +266,8 @@ uint64_t Builder::tableBytes() const {
   return uint64_t(cuda::tableBytes(norm) + 2 * cuda::tableBytes(adamw));
 }
 
-uint64_t Builder::arenaBytes(std::initializer_list<BufferClass> classes) const {
+uint64_t
+TinyPlanBuilder::arenaBytes(std::initializer_list<BufferClass> classes) const {
   uint64_t bytes = 0;
   for (const plan::Arena &arena : arenas)
     if (std::count(classes.begin(), classes.end(), arena.holds()))
@@ -273,7 +275,7 @@ uint64_t Builder::arenaBytes(std::initializer_list<BufferClass> classes) const {
   return bytes;
 }
 
-std::string Builder::build() {
+std::string TinyPlanBuilder::build() {
   addInputs();
   addParameters();
   addMicroStep("micro_step", true);
@@ -310,5 +312,5 @@ std::string Builder::build() {
 } // namespace
 
 std::string qwen::makeTinyPlan(const TinyPlanOptions &options) {
-  return Builder(options).build();
+  return TinyPlanBuilder(options).build();
 }
