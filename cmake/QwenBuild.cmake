@@ -59,14 +59,14 @@ endif()
 include_directories("${PROJECT_SOURCE_DIR}/include"
                     "${PROJECT_BINARY_DIR}/include")
 
+# What is a file's own looks like a header's where files are put together.
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
+
 # Warnings for our own code; LLVM's headers are system headers.
 function(qwen_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter)
-  # What is a file's own looks like a header's where files are put together.
-  if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
-  endif()
 endfunction()
 
 # qwen_library(NAME SOURCES ... LINK ...): a library that needs no LLVM.

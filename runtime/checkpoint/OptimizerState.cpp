@@ -90,7 +90,7 @@ static bool restoreOriginal(const Checkpoint &state, ParameterView &parameter,
 
 namespace {
 /// A tensor of the files and its place.
-struct StateCopy {
+struct CopiedTensor {
   FileDType dtype;
   std::span<const std::byte> from;
   Buffer to;
@@ -99,7 +99,7 @@ struct StateCopy {
 
 /// What the files of a state hold of the parameters, originals aside.
 struct FoundState {
-  std::vector<StateCopy> copies;
+  std::vector<CopiedTensor> copies;
   std::vector<std::string> problems;
   size_t known = 0;
 };
@@ -162,7 +162,7 @@ static StatusOr<Checkpoint> loadState(const std::string &directory,
     findState(state, parameter, found);
   }
   QWEN_RETURN_IF_ERROR(checkFound(state, found));
-  for (const StateCopy &copy : found.copies) {
+  for (const CopiedTensor &copy : found.copies) {
     Staging staging(*copy.memory);
     QWEN_RETURN_IF_ERROR(staging.load(copy.dtype, copy.from, copy.to));
   }

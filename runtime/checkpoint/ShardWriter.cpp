@@ -15,7 +15,7 @@ using namespace qwen;
 /// Elements converted at a time.
 static constexpr int64_t pieceElements = int64_t(4) << 20;
 /// Bytes written between two looks at whether to stop.
-static constexpr size_t pieceBytes = size_t(64) << 20;
+static constexpr size_t writtenPieceBytes = size_t(64) << 20;
 
 namespace {
 /// A file that is being filled by one of several ranks.
@@ -29,7 +29,7 @@ struct Filling {
       if (stop.stop_requested())
         return makeError(StatusCode::FailedPrecondition,
                          "given up before it was written");
-      auto piece = bytes.first(std::min(bytes.size(), pieceBytes));
+      auto piece = bytes.first(std::min(bytes.size(), writtenPieceBytes));
       QWEN_RETURN_IF_ERROR(file.writeAt(offset, piece));
       bytes = bytes.subspan(piece.size());
       offset += static_cast<int64_t>(piece.size());

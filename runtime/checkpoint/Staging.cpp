@@ -10,7 +10,7 @@
 using namespace qwen;
 
 /// Bytes of a piece: long enough that a copy's start does not count.
-static constexpr size_t pieceBytes = size_t(64) << 20;
+static constexpr size_t stagedPieceBytes = size_t(64) << 20;
 
 /// `count` elements at `data`.
 static Buffer pieceAt(DType dtype, int64_t count, void *data) {
@@ -18,7 +18,7 @@ static Buffer pieceAt(DType dtype, int64_t count, void *data) {
 }
 
 std::span<std::byte> Staging::buffer(int64_t bytes) {
-  size_t wanted = std::min(static_cast<size_t>(bytes), pieceBytes);
+  size_t wanted = std::min(static_cast<size_t>(bytes), stagedPieceBytes);
   std::span<std::byte> fast = memory->staging();
   if (!fast.empty())
     return fast.first(std::min(fast.size(), wanted));

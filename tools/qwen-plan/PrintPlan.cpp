@@ -185,12 +185,12 @@ void printCollectives(const Plan &plan, int program,
   fmt::format_to(out,
                  "collectives of {}: the launch that waits for each, and the "
                  "launches of stream 0 before that, which hide it\n"
-                 "  {:>5} {:<14} {:<40} {:>11} {:>8} {:>8} {:>12} {:>11}\n",
+                 "  {:>5} {:<14} {:<50} {:>11} {:>8} {:>8} {:>12} {:>11}\n",
                  printable(plan.programs()[program].name), "", "kernel",
                  "bucket", "bytes", "waits", "launches", "FLOPs", "traffic");
   for (const CollectiveFacts &facts : collectives)
     fmt::format_to(
-        out, "  {:>5} {:<14} {:<40} {:>11} {:>8} {:>8} {:>12} {:>11}\n",
+        out, "  {:>5} {:<14} {:<50} {:>11} {:>8} {:>8} {:>12} {:>11}\n",
         facts.step, launches[facts.step].kernel,
         facts.bucket.empty() ? "-" : printable(facts.bucket),
         readable(facts.bytes),
