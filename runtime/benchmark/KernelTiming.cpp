@@ -24,11 +24,15 @@ Status bench::cudaStatus(cudaError_t error, std::string_view what) {
 }
 
 StatusOr<cuda::Blas *> bench::sharedBlas() {
-  static std::unique_ptr<cuda::Blas> blas;
+  // Never closed: when the process ends the library's own objects are destroyed
+  // before ours, which were there first.
+  static cuda::Blas *blas = nullptr;
   if (!blas) {
-    QWEN_ASSIGN_OR_RETURN(blas, cuda::Blas::create());
+    QWEN_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Blas> opened,
+                          cuda::Blas::create());
+    blas = opened.release();
   }
-  return blas.get();
+  return blas;
 }
 
 StatusOr<DeviceArray> DeviceArray::create(int64_t bytes) {
