@@ -117,7 +117,6 @@ private:
   std::vector<std::byte> inputs;     ///< what the next start() brings there
   PinnedMemory inputSlots, outputs;
   std::array<CudaEvent, runsInFlight> ended; ///< by slot
-  int64_t endedRuns = 0; ///< that were waited for, in their order
   bool isLoaded = false;
   Status failed;
   float exposed = 0;         ///< of the latest runTimed()
@@ -384,8 +383,9 @@ Status CudaExecutor::awaitRun(RunTicket run, std::string_view what) {
   };
   if (!others)
     return check(await(run), programOf(run));
-  for (; endedRuns <= run.number; ++endedRuns) {
-    QWEN_RETURN_IF_ERROR(check(await({endedRuns}), programOf({endedRuns})));
+  while (others->endedRuns() <= run.number) {
+    RunTicket next{others->endedRuns()};
+    QWEN_RETURN_IF_ERROR(check(await(next), programOf(next)));
     others->noteRunEnd();
   }
   return okStatus();

@@ -157,7 +157,7 @@ Status CudaRanks::countArrivals() {
 
 /// A run that ended is behind all operations in it.
 void CudaRanks::noteArrivals() const {
-  ranks.noteArrivals(endedRuns +
+  ranks.noteArrivals(uint64_t(ended) +
                      *reinterpret_cast<volatile uint64_t *>(arrivals.data()));
 }
 

@@ -31,8 +31,13 @@ public:
   /// process meanwhile. They hear how far this one's GPU has come.
   Status await(const std::function<cudaError_t()> &query,
                std::string_view what);
-  /// A run of a program was waited for.
-  void noteRunEnd() { ++endedRuns; }
+  /// Runs of programs that were waited for, in their order.
+  int64_t endedRuns() const { return ended; }
+  /// One more was. This GPU has then come further than the operations in it.
+  void noteRunEnd() {
+    ++ended;
+    noteArrivals();
+  }
 
   /// The end: gives runs that are not over some seconds, unless one `failed`,
   /// then makes kernels that wait for other ranks return, and calls
@@ -54,7 +59,7 @@ private:
   /// One number, which the GPU writes: operations with other ranks that it has
   /// come to.
   PinnedMemory arrivals;
-  uint64_t endedRuns = 0;
+  int64_t ended = 0;
 };
 
 } // namespace qwen
