@@ -3,6 +3,7 @@
 #include "Signals.h"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
@@ -37,7 +38,15 @@ static void requestStop(int signal) {
   errno = error;
 }
 
+void qwen::claimEnd() {
+  static std::atomic_flag claimed;
+  if (claimed.test_and_set())
+    for (;;)
+      ::pause();
+}
+
 static void endOnLostFile(int) {
+  claimEnd();
   tell("qwenrun: error: a file in use (data or weights) was cut short or its "
        "disk failed\n");
   ::_exit(1);

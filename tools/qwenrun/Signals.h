@@ -14,6 +14,11 @@ void openStandardStreams();
 /// grows above its limit would end it by SIGXFSZ: that is an error of writing.
 void reportLostFiles();
 
+/// For a thread that is about to tell why this process ends, and to end it.
+/// Returns to the first one; the others wait for the end, as one line is
+/// enough.
+void claimEnd();
+
 /// From here on SIGINT, SIGTERM and SIGHUP (a closed terminal) ask for a clean
 /// stop, a second one ends the process. A reader of the log that is gone does
 /// not stop anything. `ofRanks`: one of several ranks, whose launcher kills

@@ -35,6 +35,7 @@ static Status joinOthers(Session &session,
   // The main thread may wait for the lost rank forever. Whatever it was
   // writing is not published and is removed by the next run.
   options.onLostRank = [](const std::string &line) {
+    claimEnd();
     _exit(report(nullptr, line));
   };
   QWEN_ASSIGN_OR_RETURN(ranks, joinRanks(options));
